@@ -594,13 +594,19 @@ def _softmax_scale(subject: Subject) -> InputRule | None:
 def _some_factor(subject: Subject) -> InputRule:
     """Up to 1; below that where the reference subtracts it from 1, which something may divide by.
 
-    As with moments, ``m / (1 - beta**step)``: a kernel in Python raises an error for 0.
+    As with moments, ``m / (1 - beta**step)``: a kernel in Python raises an error for 0. One that
+    may be 0, so that something is switched off, may be above 1 too, unless it is subtracted so.
     """
     called = r"([\w.]+\()?\(?\s*"  # as in 1 - pow(beta, step)
     from_one = re.search(
         rf"(?<![\d.])1(\.0*)?\s*-\s*{called}{subject.name}\b", subject.definition.reference
     )
-    return kinds.Uniform(min=0.5, max=BELOW_ONE if from_one else 1.0)
+    may_be_off = subject.name in subject.uses.zero
+    # max(x, slope * x) is a leaky ReLU up to there.
+    uses, is_slope = subject.uses, "slope" in subject.name or "leaky_relu" in subject.uses.calls
+    may_be_above = may_be_off and not is_slope and subject.name not in uses.shares
+    most = BELOW_ONE if from_one else 2.0 if may_be_above else 1.0
+    return kinds.Uniform(min=0.0 if may_be_off else 0.5, max=most)
 
 
 def _momentum(subject: Subject) -> InputRule:
@@ -612,6 +618,12 @@ def _momentum(subject: Subject) -> InputRule:
 
 def _signed(subject: Subject) -> InputRule:
     return kinds.Uniform(min=-1.0, max=1.0)
+
+
+def _temperature(subject: Subject) -> InputRule:
+    """Around 1; where the reference compares it with 0, that is a greedy choice."""
+    is_greedy = 0 in subject.uses.limits.get(subject.name, ())
+    return kinds.Uniform(min=0.0, max=2.0) if is_greedy else _near(1.0)(subject)
 
 
 def _soft_cap(subject: Subject) -> InputRule:
@@ -769,7 +781,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
     Rule("of either sign", r"(.*_)?(offset|shift|bias)", _signed, "floating", scalar=True),
     Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
-    Rule("around 1", r"temp(erature)?", _near(1.0), "floating", scalar=True),
+    Rule("around 1", r"temp(erature)?", _temperature, "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),

@@ -29,6 +29,7 @@ from pytest_fib.workloads._reference_expressions import (
     parts_of,
 )
 from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with, views_bits
+from pytest_fib.workloads._zero_scalars import zero_scalars
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
@@ -139,6 +140,9 @@ class ReferenceUses:
     #: Scalars that something is clamped to, the most that it may be; and the least.
     most: set[str] = field(default_factory=set)
     least: set[str] = field(default_factory=set)
+    #: Scalars that may be 0 as far as the reference shows; and those that may not be above 1.
+    zero: set[str] = field(default_factory=set)
+    shares: set[str] = field(default_factory=set)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
     #: The infinities and NaN that the reference asks for whether inputs' elements are these; all
@@ -198,6 +202,9 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         for name in _copied(run, dict(inputs), dict(outputs)):
             uses.asked.setdefault(name, set()).update(NOT_FINITE["isfinite"])
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
+        uses.zero, uses.shares = zero_scalars(
+            run, {name for name, spec in inputs if spec.is_scalar}
+        )
     return uses
 
 

@@ -926,16 +926,77 @@ def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
     assert raised.inferred["step"].by.says == SCALAR_EXPONENT
 
 
+def _with_factor(body, name="factor"):
+    given = signature("op", "n d=8", f"x[n,d]:f32 y[n,d]:f32 {name}:f32", "z[n,d]:f32")
+    lines = "".join(f"    {line.strip()}\n" for line in body.split(";"))
+    given["reference"] = f"import torch\ndef run(x, y, {name}):\n{lines}"
+    return plan(Definition.model_validate(given)).rules[name]
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [
+        ("return x + factor * y", 2),
+        ("return torch.softmax(x * factor, -1)", 2),
+        ("e = torch.exp(factor * x); return e / e.sum(-1, keepdim=True)", 2),
+        ("return x / (1 + factor * y.abs())", 2),
+        ("return x.masked_fill(y > 0, float('-inf')).mul(2) + factor", 2),
+        ("scores = torch.where(y > 0, x * factor, float('-inf')); return scores", 2),
+        ("total = x * 0\n    for i in range(4): total = total + factor * y; return total", 2),
+        ("return x * (1 - factor) + y * factor", 1 - 2**-8),
+        ("return torch.nn.functional.leaky_relu(x, factor) + y", 1),
+        ("return torch.quantile(x + y, factor, dim=-1, keepdim=True) + 0 * x", 1),
+        ("scale = x * factor; return y / scale.abs().clamp(min=1e-6)", 2),
+    ],
+)
+def test_a_factor_may_be_off_or_above_1(body, most):
+    assert _with_factor(body) == rule_of({"kind": "uniform", "min": 0, "max": most})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x / factor",
+        "return x // (y * factor)",
+        "return x.div(factor)",
+        "scaled = x * factor; return scaled / scaled.sum(-1, keepdim=True)",
+        "scaled = x.mul(factor); scaled /= scaled.norm(); return scaled",
+        "return torch.log(x * factor)",
+        "return x / (y.square() + factor * factor).sqrt()",  # y may be 0
+        "return x * (y.square() + factor) ** -0.5",
+        "return x * factor ** y",
+        "return (x * factor).topk(8).values",  # which of equal ones
+        "return (x.square() + y.square() <= factor).float()",  # a sum that is rounded
+        "scores = x.masked_fill(y > 0, float('-inf')); return scores * factor",  # NaN
+        "if factor <= 0:\n        raise ValueError(factor); return x * factor",
+        "assert factor > 0; return x * factor",
+        # Other ways divide by its powers.
+        "last = x[:, 0]\n    for i in range(8): last = x[:, i] + factor * last; return last",
+        "return sum(map(lambda f: x * f, [factor]))",
+        "z = x.clone(); z *= factor; return y / z",
+        "z = x.clone(); z.mul_(factor); return y / z",
+    ],
+)
+def test_a_factor_is_not_0_if_the_reference_is_undefined_then(body):
+    assert _with_factor(body) == rule_of({"kind": "uniform", "min": 0.5, "max": 1})
+
+
+def test_a_temperature_may_be_0_if_the_reference_asks_for_that():
+    greedy = "if temperature == 0: return x.argmax(-1); return x / temperature"
+    assert _with_factor(greedy, "temperature").min == 0
+    assert _with_factor("return x / temperature", "temperature").min == 0.5
+
+
 @pytest.mark.parametrize(
     ("result", "least", "most"),
     [
         ("x.exp().clamp(low, high)", (0.01, 0.5), (0.5, 24)),
         ("torch.clamp(x, max=high, min=low)", (0.01, 0.5), (0.5, 24)),
-        ("x.clip(-high, high) * low", (0.5, 1), (0.5, 24)),
+        ("x.clip(-high, high) * low", (0, 2), (0.5, 24)),
         ("x.clamp_min(low).clamp_max(high)", (0.01, 0.5), (0.5, 24)),
-        ("x.clamp(1 - low, 1 + high)", (0.5, BELOW_ONE), (0.5, 1)),
-        ("low * x / (1.0 - low ** 3) + high", (0.5, BELOW_ONE), (0.5, 1)),
-        ("x / (1 - pow(low, 3)) + (0.1 - high)", (0.5, BELOW_ONE), (0.5, 1)),
+        ("x.clamp(1 - low, 1 + high)", (0, BELOW_ONE), (0, 2)),
+        ("low * x / (1.0 - low ** 3) + high", (0, BELOW_ONE), (0, 2)),
+        ("x / (1 - pow(low, 3)) + (0.1 - high)", (0, BELOW_ONE), (0, 2)),
     ],
 )
 def test_scalars_that_the_reference_clamps_to_are_within_and_beyond_what_is_usual(
@@ -950,7 +1011,7 @@ def test_scalars_that_the_reference_clamps_to_are_within_and_beyond_what_is_usua
     for name, (low, high) in {"low": least, "high": most}.items():
         assert made.rules[name] == rule_of({"kind": "uniform", "min": low, "max": high})
         is_limit = made.inferred[name].by.says == SCALAR_LIMIT
-        assert is_limit == ((low, high) not in ((0.5, 1), (0.5, BELOW_ONE)))
+        assert is_limit == (high not in (2, BELOW_ONE))
 
 
 def _of_name(name, result="x * {}[:, None] + ({} > 0)[:, None]"):
