@@ -602,9 +602,9 @@ def _some_factor(subject: Subject) -> InputRule:
         rf"(?<![\d.])1(\.0*)?\s*-\s*{called}{subject.name}\b", subject.definition.reference
     )
     may_be_off = subject.name in subject.uses.zero
-    # max(x, slope * x) is a leaky ReLU up to there.
-    uses, is_slope = subject.uses, "slope" in subject.name or "leaky_relu" in subject.uses.calls
-    may_be_above = may_be_off and not is_slope and subject.name not in uses.shares
+    uses, is_small = subject.uses, re.fullmatch(_SMALL, subject.name) is not None
+    is_small |= "leaky_relu" in uses.calls  # max(x, slope * x) is one up to there
+    may_be_above = may_be_off and not is_small and subject.name not in uses.shares
     most = BELOW_ONE if from_one else 2.0 if may_be_above else 1.0
     return kinds.Uniform(min=0.0 if may_be_off else 0.5, max=most)
 
@@ -755,6 +755,9 @@ _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
+
+#: Rates of learning, sizes of steps and slopes, which are no more than 1.
+_SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
 
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
