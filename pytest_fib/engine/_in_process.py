@@ -269,8 +269,9 @@ class FunctionChecker:
         return self._named(result, _same if how.get("own") else widened_dtype)
 
     def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
-        yield [self._call_reference()]
-        for runs in yardstick_runs(own=own):
+        own_outputs = self._call_reference()
+        yield [own_outputs]
+        for runs in yardstick_runs(own_outputs, own=own):
             outputs = []
             for how in runs:
                 # Other decisions of a variation may have another shape: then it is no yardstick.

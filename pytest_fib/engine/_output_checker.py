@@ -14,7 +14,7 @@ import torch
 
 from pytest_fib.data import Definition, Diagnosis, Workload
 from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, diagnose, is_readable, take
-from pytest_fib.sandbox import POISONS, YARDSTICKS, changed
+from pytest_fib.sandbox import DECIDED_AT_RANDOM, POISONS, YARDSTICKS, changed
 from pytest_fib.verdict import (
     OutputComparison,
     Outputs,
@@ -323,20 +323,28 @@ def copies(tensors: Outputs) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def yardstick_runs(*, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """The variations of ``run_widened``; with ``own``, those that are possible without float64."""
+def yardstick_runs(outputs: Outputs, *, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """The variations of ``run_widened``; with ``own``, those that are possible without float64.
+
+    More of them where some of the ``outputs`` are rounded.
+    """
+    are_rounded = any(is_rounded(output.dtype) for output in outputs.values())
     for runs in YARDSTICKS:
-        if not own:
-            yield runs
-        elif runs[0].keys() & {"moved", "naive", "lean"}:
-            yield [{**how, "own": True} for how in runs]
+        chosen = [runs, DECIDED_AT_RANDOM] if are_rounded and "lean" in runs[0] else [runs]
+        for each in chosen:
+            if not own:
+                yield each
+            elif each[0].keys() & {"moved", "naive", "lean"}:
+                yield [{**how, "own": True} for how in each]
 
 
 def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:
     """The outputs of a variation that show how far honest rounding may go.
 
-    A nudge changes the inputs, and so what is decided by them: rounded outputs are left out.
+    A nudge changes the inputs, and so what is decided by them: rounded outputs are left out. Of
+    some variations, these are all.
     """
-    if "nudge" not in how:
+    only_rounded = any(how.get("moved") == each["moved"] for each in DECIDED_AT_RANDOM)
+    if not only_rounded and "nudge" not in how:
         return outputs
-    return {name: output for name, output in outputs.items() if not is_rounded(output.dtype)}
+    return {n: output for n, output in outputs.items() if is_rounded(output.dtype) == only_rounded}

@@ -192,7 +192,7 @@ class SandboxCalls:
             self._check_kept(self._kept.outputs, again)
         _put_back(written, expected)
         yield [own_outputs]
-        for runs in yardstick_runs(own=own):
+        for runs in yardstick_runs(own_outputs, own=own):
             varied = [(how, self._varied(tensors, Widened(**how))) for how in runs]
             _put_back(written, expected)
             yield [believed(how, outputs) for how, outputs in varied if outputs is not None]

@@ -83,6 +83,9 @@ YARDSTICKS: tuple[tuple[Mapping[str, Any], ...], ...] = (
     tuple({"lean": ways} for ways in (*_LEANING, *_LEANING_MASKS, *_LEANING_ORDERS)),
     ({"naive": True},),
 )
+#: More of them for outputs that are decided, such as whether the number of decisions is odd: of
+#: several that may fall either way, leaning moves all together, and then it is as even as before.
+DECIDED_AT_RANDOM: tuple[Mapping[str, Any], ...] = tuple({"moved": 1000 + i} for i in range(6))
 #: Seeds of the runs that measure how far the inputs of decisions are off.
 _SAMPLES = (101, 102)
 
@@ -197,6 +200,7 @@ def _run_varied(
     if moved is not None:
         first = _LAST.first_run(function, inputs, own=own)
         return run(function, _copies(inputs), mode=Moving(first, moved))
+    _LAST.forget()  # those that ask for it come before
     naive = Naive()
     try:
         return run(function, _copies(inputs), mode=naive)
@@ -212,8 +216,6 @@ def _run_leaning(
 ) -> Any:
     """A function's result with decisions that lean."""
     decisions = _LAST.first_run(function, inputs, own=own).decisions
-    if lean == _LEANING_ORDERS[-1]:  # the last of all
-        _LAST.forget()
     if not any(decision.is_open for decision in decisions):
         raise OracleUnavailable("nothing is decided by numbers that have errors")
     run = partial(_call if own else _run, function)

@@ -276,6 +276,11 @@ class Expressions:
                 ast.unparse(dtype) in _FLOATING_DTYPES
             ):
                 return self._has_bits(value)
+            case ast.Call(func=ast.Attribute(attr="where"), args=[_, *sides]):
+                bits = [self.are_bits(each, depth) for each in sides]
+                # What is beside them is an input that is cast, which has but one right result.
+                others = [each for each, are in zip(sides, bits, strict=True) if not are]
+                return any(bits) and all(self.source(each) for each in others)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return attr in MOVES | TO_FLOATING and self.are_bits(value, depth)
         return False

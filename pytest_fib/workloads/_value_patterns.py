@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import log2
+from math import isnan, log2
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -22,6 +22,8 @@ PARTS = 8
 CLOSE = 2.0**-9.5
 #: How many of the least positive numbers some subnormal ones are of.
 FEW_LEAST = 4
+#: Integers of as many bytes as floating numbers.
+_INTEGERS_OF = {4: torch.int32, 2: torch.int16}
 #: Where exponentials are more than float32 holds.
 FAR = 128.0
 
@@ -198,7 +200,11 @@ def put_special_values(
     tensor: torch.Tensor,
     generator: torch.Generator,
 ) -> None:
-    """Put special values into a tensor, as ``_with_special_values`` does."""
+    """Put special values into a tensor, as ``_with_special_values`` does.
+
+    Half of the NaN are those of CUDA's arithmetic, all of whose bits are ones but for the sign:
+    what is added to the bits of these goes round to numbers.
+    """
     rows = row_count(tensor)
     if not rows:
         return
@@ -206,7 +212,12 @@ def put_special_values(
     special[turn % rows] = True
     for value in sorted({value for case in cases for value in case}):
         at = in_turn(tensor, [case.get(value, "none") for case in cases], turn - turn % rows)
-        tensor.masked_fill_(places(tensor, at.where(special, 0), generator), value)
+        mask = places(tensor, at.where(special, 0), generator)
+        tensor.masked_fill_(mask, value)
+        if isnan(value) and tensor.element_size() in _INTEGERS_OF:
+            bits = tensor.view(_INTEGERS_OF[tensor.element_size()])
+            mask &= torch.empty_like(mask).bernoulli_(generator=generator)
+            bits.masked_fill_(mask, torch.iinfo(bits.dtype).max)
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:
