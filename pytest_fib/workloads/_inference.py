@@ -35,6 +35,12 @@ PAGES = 2**20
 STEPS = 100_000
 #: How many labels there are where the reference asks for some by number, besides these.
 FEW_LABELS = 4
+#: Scalars that constraints tie to axes are up to that.
+TIED = 4096
+#: What temperatures that are compared with less may be 0.
+LEAST_TEMPERATURE = 0.1
+#: The least and the most that tensors of which nothing is known are compared with.
+LEAST_THRESHOLD, MOST_THRESHOLD = 1 / 16, 24.0
 #: How many times as long as an axis lengths are that the reference keeps within it.
 TIMES_AS_LONG = 4
 
@@ -152,7 +158,11 @@ def _of_one(rule: InputRule) -> Callable[[Subject], InputRule | None]:
 
 def _of_rows(rule: InputRule) -> Callable[[Subject], InputRule | None]:
     """For a tensor that has one element for each row."""
-    return lambda subject: rule if len(subject.spec.shape or ()) < 2 else None
+    return _of_each_row(lambda subject: rule)
+
+
+def _of_each_row(make: Callable[[Subject], InputRule]) -> Callable[[Subject], InputRule | None]:
+    return lambda subject: make(subject) if len(subject.spec.shape or ()) < 2 else None
 
 
 def _factors(subject: Subject) -> InputRule | None:
@@ -248,7 +258,8 @@ def _pages(subject: Subject, table: str) -> tuple[str | None, str | None]:
     pages = pages or next((a for a in (subject.uses.picks.get(table),) if isinstance(a, str)), None)
     size = subject.axis("page_size", "block_size")
     for spec in subject.definition.inputs.values():
-        if size is None and len(shape := spec.shape or ()) > 2 and shape[0] == pages:
+        is_of_pages = len(shape := spec.shape or ()) > 2 and shape[0] == pages
+        if size is None and is_of_pages and "head" not in shape[1]:
             size = shape[1]
     return pages, size
 
@@ -381,10 +392,28 @@ def _equated(subject: Subject) -> InputRule | None:
     uses, name = subject.uses, subject.name
     if name not in uses.equated - uses.beyond_equality - uses.numbers or subject.spec.is_scalar:
         return None
-    if name not in uses.computed:
-        return kinds.Labels()
-    asked_for = sorted(int(number) for number in uses.limits.get(name, ()))
-    others = [number for number in asked_for if not 0 <= number < FEW_LABELS]
+    scalars = {n for n, spec in subject.definition.inputs.items() if spec.is_scalar}
+    with_scalars = any(other in scalars for other, *_ in uses.edges.get(name, ()))
+    is_asked = name in uses.computed or with_scalars
+    return _asked_labels(subject) if is_asked else kinds.Labels()
+
+
+def _asked(subject: Subject) -> InputRule | None:
+    """The same of integers that are only asked whether they equal some numbers.
+
+    Those that are only asked whether they are 1, and those of 8 bits, may be flags.
+    """
+    uses, name = subject.uses, subject.name
+    only_asked = name in uses.computed - uses.beyond_equality - uses.numbers
+    numbers = uses.limits.get(name, ())
+    is_flag = subject.spec.dtype.itemsize_bits == 8 or 1 in numbers or not numbers
+    return _asked_labels(subject) if only_asked and not is_flag else None
+
+
+def _asked_labels(subject: Subject) -> InputRule:
+    numbers = [int(number) for number in subject.uses.limits.get(subject.name, ())]
+    asked_for = [*numbers, *(_sentinels(subject) or ())]
+    others = sorted({number for number in asked_for if not 0 <= number < FEW_LABELS})
     return kinds.Positions(below=FEW_LABELS, sentinels=others or None)
 
 
@@ -422,6 +451,37 @@ def _angles(subject: Subject) -> InputRule | None:
 def _any_number(subject: Subject) -> InputRule:
     least, most = subject.spec.dtype.ends
     return kinds.Integers(min=int(least), max=int(most))
+
+
+def _whole_divisor(subject: Subject) -> InputRule | None:
+    """Not zero, unless the reference looks for that."""
+    uses, name = subject.uses, subject.name
+    if name not in uses.whole_divisors & uses.numbers or 0 in uses.limits.get(name, ()):
+        return None
+    most = min(int(subject.spec.dtype.ends[1]), POSITIONS)
+    subject.doubts.append(f"from 1 to {most}")
+    return kinds.Integers(min=1, max=most)
+
+
+def _tied(subject: Subject) -> InputRule | None:
+    """Whatever a constraint makes equal to what axes say, up to a few thousand."""
+    stated = constraints_on(subject.name, subject.definition)
+    equal = (text for text in stated if "==" in text)
+    if not any({*re.findall(r"\w+", text)} & subject.definition.axes.keys() for text in equal):
+        return None
+    subject.doubts.append(f"up to {TIED}")
+    return kinds.Integers(min=0, max=TIED)
+
+
+def _put(subject: Subject) -> InputRule | None:
+    """Any number that the reference puts into an output of as many bits."""
+    uses, outputs = subject.uses, subject.definition.outputs.values()
+    bits = min(32, subject.spec.dtype.itemsize_bits)
+    is_moved = subject.name in uses.seen - uses.computed - uses.numbers
+    whole = [spec for spec in outputs if not spec.dtype.is_floating]
+    if not is_moved or any(spec.dtype.itemsize_bits < bits for spec in whole) or not whole:
+        return None
+    return kinds.Integers(min=-1, max=2 ** (bits - 1) - 1, ends=True)
 
 
 def _cut(subject: Subject) -> InputRule | None:
@@ -596,16 +656,22 @@ def _some_factor(subject: Subject) -> InputRule:
 
     As with moments, ``m / (1 - beta**step)``: a kernel in Python raises an error for 0. One that
     may be 0, so that something is switched off, may be above 1 too, unless it is subtracted so.
+    What the reference compares it with is among the numbers; what tensors are compared with is
+    small or large beside them.
     """
     called = r"([\w.]+\()?\(?\s*"  # as in 1 - pow(beta, step)
     from_one = re.search(
         rf"(?<![\d.])1(\.0*)?\s*-\s*{called}{subject.name}\b", subject.definition.reference
     )
-    may_be_off = subject.name in subject.uses.zero
-    uses, is_small = subject.uses, re.fullmatch(_SMALL, subject.name) is not None
+    name, uses, limits = subject.name, subject.uses, subject.uses.limits.get(subject.name, ())
+    if name in uses.scalars.thresholds and not limits:
+        are_shares = bool(uses.calls & {"softmax", "sigmoid"}) or "thresh" not in name
+        return kinds.Uniform(min=LEAST_THRESHOLD, max=1.0 if are_shares else MOST_THRESHOLD)
+    may_be_off = name in uses.scalars.zero or (0 in limits and name not in uses.scalars.checked)
+    is_small = re.fullmatch(_SMALL, name) is not None
     is_small |= "leaky_relu" in uses.calls  # max(x, slope * x) is one up to there
-    may_be_above = may_be_off and not is_small and subject.name not in uses.shares
-    most = BELOW_ONE if from_one else 2.0 if may_be_above else 1.0
+    may_be_above = name in uses.scalars.zero - uses.scalars.shares and not is_small
+    most = BELOW_ONE if from_one and 1 not in limits else 2.0 if may_be_above else 1.0
     return kinds.Uniform(min=0.0 if may_be_off else 0.5, max=most)
 
 
@@ -620,10 +686,20 @@ def _signed(subject: Subject) -> InputRule:
     return kinds.Uniform(min=-1.0, max=1.0)
 
 
-def _temperature(subject: Subject) -> InputRule:
-    """Around 1; where the reference compares it with 0, that is a greedy choice."""
-    is_greedy = 0 in subject.uses.limits.get(subject.name, ())
-    return kinds.Uniform(min=0.0, max=2.0) if is_greedy else _near(1.0)(subject)
+def _temperature(subject: Subject) -> kinds.Uniform:
+    """Around 1; where the reference compares it with 0 or so, that is a greedy choice."""
+    limits = subject.uses.limits.get(subject.name, ())
+    is_greedy = any(limit < LEAST_TEMPERATURE for limit in limits)
+    return kinds.Uniform(min=0.0 if is_greedy else 0.5, max=2.0)
+
+
+def _temperatures(subject: Subject) -> InputRule:
+    return _temperature(subject).model_copy(update={"ends": True})
+
+
+def _uniforms(subject: Subject) -> InputRule:
+    """Below 1, unless the reference says what to do with 1."""
+    return kinds.Uniform(ends=subject.name in subject.uses.clamped)
 
 
 def _soft_cap(subject: Subject) -> InputRule:
@@ -759,6 +835,9 @@ _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|r
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
 
+#: What is put where nothing is.
+_FILLED = r"(fill|pad(ding)?)(_value)?"
+
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
 #: The table. In each group, what is particular comes before what is general.
@@ -780,9 +859,13 @@ RULES: tuple[Rule, ...] = (
     Rule("a seed", r"(.*_)?seed", _seed, "integer", scalar=True),
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
+    Rule("what a constraint ties to axes", ".*", _tied, "integer", scalar=True),
+    Rule("a number that the reference puts into an output", ".*", _put, "integer", scalar=True),
     Rule("what something is clamped to", ".*", _clamp_limit, "not packed", scalar=True),
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
-    Rule("of either sign", r"(.*_)?(offset|shift|bias)", _signed, "floating", scalar=True),
+    Rule(
+        "of either sign", rf"(.*_)?(offset|shift|bias|{_FILLED})", _signed, "floating", scalar=True
+    ),
     Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
     Rule("around 1", r"temp(erature)?", _temperature, "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
@@ -823,7 +906,8 @@ RULES: tuple[Rule, ...] = (
     Rule("up to the vocabulary", "top_k", _top_k, "integer"),
     Rule("in (0, 1]", "top_p", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
     Rule("in [0, 1]", "min_p", _of_rows(kinds.Uniform(ends=True)), "floating"),
-    Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", lambda s: kinds.Uniform(), "floating"),
+    Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", _uniforms, "floating"),
+    Rule("around 1", "temp(erature)?s?", _of_each_row(_temperatures), "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
@@ -847,6 +931,7 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
+    Rule("a divisor, which is not 0", ".*", _whole_divisor, "integer"),
     Rule("pixels or samples", rf"(.*_)?({_PIXELS}|{_SAMPLES})", _pixels, "integer"),
     Rule("numbers that the reference calculates with", ".*", _bytes, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
@@ -854,6 +939,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
+    Rule("labels, of which the reference asks for some", ".*", _asked, "integer"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
     Rule(

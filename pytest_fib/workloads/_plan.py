@@ -16,7 +16,6 @@ from pytest_fib.data import (
     ON_REQUEST,
     VALUE_PATTERNS,
     Definition,
-    DType,
     FixedValue,
     InputRule,
     Workload,
@@ -413,7 +412,7 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
         return planned.problem
     whats = [f"{name} ({planned.unmade[name]})" for name in lacking]
     what = " and ".join(filter(None, (", ".join(whats[:-1]), whats[-1])))
-    rules = ", ".join(f"{name}: {_pasted(definition.inputs[name].dtype)}" for name in lacking)
+    rules = ", ".join(f"{name}: {_pasted(name, planned)}" for name in lacking)
     means = "means" if len(lacking) == 1 else "mean"
     return (
         f"nothing says what {what} {means}; add that to the definition, for example "
@@ -421,9 +420,19 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     )
 
 
-def _pasted(dtype: DType) -> str:
-    """A rule to begin with: all bytes there are, or numbers that a reference may index with."""
-    least, most = dtype.ends if dtype.itemsize_bits <= BITS_OF_BYTES else (0, UNKNOWN_MAX)
+def _pasted(name: str, planned: Plan) -> str:
+    """A rule to begin with: all numbers of the dtype, or those that a reference may index with.
+
+    What is divided by is not 0, and negative numbers that the reference asks for are among them.
+    """
+    dtype, uses = planned.definition.inputs[name].dtype, planned.uses
+    asked = uses.limits.get(name, set())
+    least, most = dtype.ends
+    if dtype.itemsize_bits > BITS_OF_BYTES and name not in uses.calculated - uses.numbers:
+        least, most = min(0, *asked, 0), UNKNOWN_MAX
+    least, most = max(least, -(2**31)), min(most, 2**31 - 1)
+    if name in uses.whole_divisors and 0 not in asked:
+        least = 1
     return f"{{kind: integers, min: {int(least)}, max: {int(most)}}}"
 
 

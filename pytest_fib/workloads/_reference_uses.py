@@ -29,7 +29,7 @@ from pytest_fib.workloads._reference_expressions import (
     parts_of,
 )
 from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with, views_bits
-from pytest_fib.workloads._zero_scalars import zero_scalars
+from pytest_fib.workloads._scalar_uses import ScalarUses, uses_of_scalars
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
@@ -47,6 +47,7 @@ _ROOTS = {"sqrt", "rsqrt", "log", "log2", "log10"}
 _POWERS = {"exp", "exp2"}
 #: Of two numbers, the second of which is not zero.
 _QUOTIENTS = {"div", "divide", "true_divide"}
+_REMAINDERS = {"floor_divide", "remainder", "fmod"}
 _DIVISIONS = {"normalize", "reciprocal", *_QUOTIENTS}
 #: What is below it and added is an epsilon.
 EPSILON = 1e-3
@@ -77,6 +78,8 @@ _AMONG = {"isin"}
 _MASKED = {"masked_fill": (1, 2), "where": (0, 1, 2)}
 #: Functions that search among elements in order, and where these are among the arguments.
 _SEARCHED = {"searchsorted": 0, "bucketize": 1}
+#: Functions that put what is among their arguments, but for the first, into a tensor.
+_FILLS = {"where", "full", "full_like", "new_full", "masked_fill"}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
 _CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
 _CLAMPS_BELOW = {"clamp": 1, "clip": 1, "clamp_min": 1}
@@ -135,14 +138,15 @@ class ReferenceUses:
     raised: dict[str, bool] = field(default_factory=dict)
     #: Floating tensors that are divided by.
     divisors: set[str] = field(default_factory=set)
-    #: Floating tensors that are compared with something, or clamped.
+    #: Integers that are divided by.
+    whole_divisors: set[str] = field(default_factory=set)
+    #: Floating tensors that are compared with something, or clamped; and the latter.
     limited: set[str] = field(default_factory=set)
+    clamped: set[str] = field(default_factory=set)
     #: Scalars that something is clamped to, the most that it may be; and the least.
     most: set[str] = field(default_factory=set)
     least: set[str] = field(default_factory=set)
-    #: Scalars that may be 0 as far as the reference shows; and those that may not be above 1.
-    zero: set[str] = field(default_factory=set)
-    shares: set[str] = field(default_factory=set)
+    scalars: ScalarUses = field(default_factory=ScalarUses)
     #: The numbers that inputs are compared with.
     limits: dict[str, set[float]] = field(default_factory=dict)
     #: The infinities and NaN that the reference asks for whether inputs' elements are these; all
@@ -202,9 +206,8 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         for name in _copied(run, dict(inputs), dict(outputs)):
             uses.asked.setdefault(name, set()).update(NOT_FINITE["isfinite"])
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
-        uses.zero, uses.shares = zero_scalars(
-            run, {name for name, spec in inputs if spec.is_scalar}
-        )
+        scalars = {name for name, spec in inputs if spec.is_scalar}
+        uses.scalars = uses_of_scalars(run, scalars)
     return uses
 
 
@@ -456,10 +459,12 @@ class _Reader(ast.NodeVisitor):
         """Note which numbers a function is computed of."""
         if name in _ROOTS and arguments:
             self._not_negative(arguments[0])
-        elif name in _QUOTIENTS and len(arguments) > 1:
+        elif name in _QUOTIENTS | _REMAINDERS and len(arguments) > 1:
             self._not_zero(arguments[1])
         elif name in _LIMITS and arguments:
-            self._uses.limited |= self._expressions.floats(arguments[0])
+            limited = self._expressions.floats(arguments[0])
+            self._uses.limited |= limited
+            self._uses.clamped |= limited if name in _CLAMPS | _CLAMPS_BELOW else set()
         elif name in _POWERS and arguments:
             is_negated = isinstance(self._parents[node], ast.UnaryOp)
             for raised in self._expressions.floats(arguments[0]):
@@ -482,10 +487,22 @@ class _Reader(ast.NodeVisitor):
             case ast.BinOp(op=ast.Mult() | ast.Div()):
                 for factor in self._signed_factors(node):
                     self._not_negative(factor, depth - 1)
-            case ast.Name() if calculation := self._expressions.calculation(node):
-                self._not_negative(calculation, depth - 1)
+            case ast.Name() | ast.Call() if (of := self._calculated_from(node)) is not None:
+                self._not_negative(of, depth - 1)
             case _:
                 self._uses.positive |= self._expressions.floats(node)
+
+    def _calculated_from(self, node: ast.Name | ast.Call) -> ast.expr | None:
+        """What a variable is, or what a call adds up; None of others."""
+        match node:
+            case ast.Name():
+                return self._expressions.calculation(node)
+            case ast.Call(func=ast.Attribute(value=value, attr="sum" | "mean"), args=arguments):
+                is_module = isinstance(value, ast.Name) and not self._expressions.is_variable(value)
+                return next(iter(arguments), None) if is_module else value
+            case ast.Call(func=ast.Attribute(attr="index_add" | "scatter_add"), args=[*_, added]):
+                return added
+        return None
 
     def _signed_factors(self, node: ast.BinOp) -> Iterator[ast.expr]:
         """The factors that decide a product's sign, or what alone decides that of a quotient."""
@@ -507,6 +524,8 @@ class _Reader(ast.NodeVisitor):
                 self._not_zero(operand)
             case _:
                 self._uses.divisors |= self._expressions.floats(node)
+                if name := self._expressions.integer(node):
+                    self._uses.whole_divisors.add(name)
 
     def _classes(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note numbers below how many there are."""
@@ -636,7 +655,7 @@ class _Reader(ast.NodeVisitor):
             self._uses.factors |= names
         elif isinstance(operation, ast.BitOr):
             self._uses.alternatives |= set().union(*map(self._included, operands))
-        elif isinstance(operation, ast.Div):
+        elif isinstance(operation, ast.Div | ast.FloorDiv | ast.Mod):
             self._not_zero(operands[-1])
 
     def visit_Compare(self, node: ast.Compare) -> None:
@@ -811,13 +830,16 @@ class _Reader(ast.NodeVisitor):
                 self._uses.beyond_equality |= set() if self._is_asked_for(node) else {name}
 
     def _is_asked_for(self, node: ast.AST) -> bool:
-        """Whether elements are only asked whether they equal a number."""
+        """Whether elements are only asked whether they equal a number, or are below 0."""
         parent = self._parents[node]
         return (
             isinstance(parent, ast.Compare)
             and parent.left is node
-            and all(isinstance(each, ast.Eq | ast.NotEq) for each in parent.ops)
             and all(isinstance(constant(each), int) for each in parent.comparators)
+            and (
+                all(isinstance(each, ast.Eq | ast.NotEq) for each in parent.ops)
+                or ast.unparse(parent).endswith((" >= 0", " < 0"))  # whether it is padding
+            )
         )
 
     def _moves(self, node: ast.AST) -> bool:
@@ -826,8 +848,12 @@ class _Reader(ast.NodeVisitor):
         match parent:
             case ast.Attribute(attr=attr):
                 return attr in SHAPES or self._moves_by(parent)
-            case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
-                moved = node is not first if attr == "where" else first is node and attr in MOVES
+            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[first, *_]):
+                is_module = isinstance(value, ast.Name) and not self._expressions.is_variable(value)
+                is_put = attr.removesuffix("_") in _FILLS
+                moved = (
+                    node is not first if is_put else first is node and attr in MOVES and is_module
+                )
                 ends = attr in _AMONG or (first is node and attr in LIKE | _UNIQUE)
                 return ends or (moved and self._moves(parent))
             case ast.Compare():

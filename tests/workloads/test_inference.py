@@ -36,6 +36,13 @@ CASES = [
     ("optimizer", "n", "weight_decay[n]:f32", {"kind": "values"}),
     ("mixer", "n d=8", "log_decay[n,d]:f32", {"kind": "values"}),  # no exponential of it
     ("mixer", "n d=8", "top_p[n,d]:f32", {"kind": "values"}),  # not one for each row
+    ("mixer", "n d=8", "temperature[n,d]:f32", {"kind": "values"}),
+    (
+        "sampling",
+        "n",
+        "temperatures[n]:f32",
+        {"kind": "uniform", "min": 0.5, "max": 2.0, "ends": True},
+    ),
     # Scalars.
     ("gqa", "n head_dim=64", "sm_scale:f32", near(1 / 8)),
     ("mla_paged", "n head_dim=64", "sm_scale:f32", near(1 / sqrt(192))),
@@ -362,7 +369,8 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says(result, "float32") for result in ("which.sqrt()", "x / which")}
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
-    referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT}
+    referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT, LABELS_ASKED_FOR}
+    referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR}
     referred |= {PIXELS, SCALAR_LIMIT, _says("torch.searchsorted(which, x)")}
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
@@ -370,6 +378,10 @@ def test_every_rule_decides_a_case(rule):
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
+LABELS_ASKED_FOR = "labels, of which the reference asks for some"
+SCALAR_PUT = "a number that the reference puts into an output"
+SCALAR_TIED = "what a constraint ties to axes"
+WHOLE_DIVISOR = "a divisor, which is not 0"
 #: The rule of a test of its own.
 SCALAR_THAT_PICKS = "a number along an axis that it picks of"
 SCALAR_EXPONENT = "a step, to whose power the reference raises"
@@ -966,7 +978,6 @@ def test_a_factor_may_be_off_or_above_1(body, most):
         "return x * (y.square() + factor) ** -0.5",
         "return x * factor ** y",
         "return (x * factor).topk(8).values",  # which of equal ones
-        "return (x.square() + y.square() <= factor).float()",  # a sum that is rounded
         "scores = x.masked_fill(y > 0, float('-inf')); return scores * factor",  # NaN
         "if factor <= 0:\n        raise ValueError(factor); return x * factor",
         "assert factor > 0; return x * factor",
@@ -981,10 +992,101 @@ def test_a_factor_is_not_0_if_the_reference_is_undefined_then(body):
     assert _with_factor(body) == rule_of({"kind": "uniform", "min": 0.5, "max": 1})
 
 
+@pytest.mark.parametrize(
+    ("body", "name", "ends"),
+    [
+        ("return (x.square() + y.square() <= factor).float()", "factor", (1 / 16, 1)),
+        ("return x * (y > threshold)", "threshold", (1 / 16, 24)),
+        ("return x * (y.softmax(-1) > threshold)", "threshold", (1 / 16, 1)),
+        ("return x if factor == 0 else y / factor", "factor", (0, 1)),
+        ("return x if factor == 1 else y / (1 - factor)", "factor", (0, 2)),
+        ("return torch.full_like(x, padding_value) + y", "padding_value", (-1, 1)),
+    ],
+)
+def test_a_factor_that_is_compared_is_on_either_side(body, name, ends):
+    assert _with_factor(body, name) == rule_of({"kind": "uniform", "min": ends[0], "max": ends[1]})
+
+
 def test_a_temperature_may_be_0_if_the_reference_asks_for_that():
     greedy = "if temperature == 0: return x.argmax(-1); return x / temperature"
     assert _with_factor(greedy, "temperature").min == 0
     assert _with_factor("return x / temperature", "temperature").min == 0.5
+    greedy = "x / torch.where({} < 1e-5, 1.0, {})[:, None]".format(*["temperature"] * 2)
+    rule = plan(_of_reference(greedy, "float32", name="temperature")).rules["temperature"]
+    assert rule == rule_of({"kind": "uniform", "min": 0, "max": 2, "ends": True})
+
+
+@pytest.mark.parametrize(("result", "ends"), [("u.clamp(1e-6, 0.9)", True), ("(u > 0.5)", False)])
+def test_a_random_number_is_1_only_if_the_reference_clamps_it(result, ends):
+    definition = _of_reference(f"x * ({result.replace('u', 'rand')})[:, None]", "float32", "rand")
+    assert plan(definition).rules["rand"] == rule_of({"kind": "uniform", "ends": ends})
+
+
+@pytest.mark.parametrize(
+    ("result", "sentinels"),
+    [
+        ("x * (which != -100)[:, None]", [-100]),
+        ("x.masked_fill((which == 0)[:, None], 0.0)", None),
+        ("x * ((which == 7) | (which >= 0))[:, None]", [-1, 7]),
+    ],
+)
+def test_what_is_only_asked_for_some_numbers_is_a_label(result, sentinels):
+    made = plan(_of_reference(result, "int64"))
+    assert made.rules["which"] == rule_of({"kind": "positions", "below": 4, "sentinels": sentinels})
+    assert made.inferred["which"].by.says == LABELS_ASKED_FOR
+    assert "which" in plan(_of_reference("x * (which == 1)[:, None]", "int64")).unmade  # a flag
+
+
+def test_a_scalar_among_labels_is_one_of_these():
+    made = _with_scalar("x * (which == eos_id)[:, None]", "eos_id")
+    assert made.rules["which"] == rule_of({"kind": "positions", "below": 4})
+    eos = {"kind": "integers", "min": -1, "max": "4 - 1", "ends": True}
+    assert made.rules["eos_id"] == rule_of(eos)
+
+
+def test_a_scalar_that_is_only_put_into_an_output_is_any_number():
+    given = signature("op", "n", "x[n]:i64 pad_id:i32", "y[n]:i64")
+    given["reference"] = (
+        "import torch\ndef run(x, pad_id):\n    return torch.where(x < 0, pad_id, x)\n"
+    )
+    made = plan(Definition.model_validate(given))
+    rule = {"kind": "integers", "min": -1, "max": 2**31 - 1, "ends": True}
+    assert made.rules["pad_id"] == rule_of(rule)
+    assert made.inferred["pad_id"].by.says == SCALAR_PUT
+    given["outputs"]["y"]["dtype"] = "int8"
+    assert "pad_id" in plan(Definition.model_validate(given)).unmade
+
+
+def test_a_scalar_that_a_constraint_ties_to_axes_follows_these():
+    given = signature("op", "n m", "x[n]:f32 more:i32", "y[m]:f32", "m == n + more")
+    given["reference"] = (
+        "import torch\ndef run(x, more):\n    return torch.cat([x, x.new_zeros(more)])\n"
+    )
+    definition = Definition.model_validate(given)
+    assert plan(definition).inferred["more"].by.says == SCALAR_TIED
+    for seed in range(4):
+        workload = make_workload(definition, {"n": 3 + seed, "m": 3 + 3 * seed}, seed)
+        assert make_inputs(definition, workload)["more"] == 2 * seed
+
+
+def test_numbers_that_become_floating_and_are_divided_by_are_not_zero():
+    made = plan(_of_reference("x / which.float()[:, None]", "uint8"))
+    assert made.rules["which"] == rule_of({"kind": "integers", "min": 1, "max": 255})
+    assert made.inferred["which"].by.says == WHOLE_DIVISOR
+
+
+def test_what_is_summed_under_a_root_is_not_negative():
+    for total in ("which.sum()", "torch.zeros(4).index_add(0, ids, which)"):
+        made = plan(_of_reference(f"x * ({total}).rsqrt()", "float32"))
+        assert made.rules["which"] == rule_of({"kind": "uniform"})
+
+
+def test_an_axis_of_heads_says_not_how_many_tokens_a_page_has():
+    lengths = "seq_lens[b]:i32 block_table[b,m]:i32"
+    axes = "b m num_pages d=4 heads=2 tokens=16"
+    assert Inferred("gqa", axes, f"{lengths} k[num_pages,heads,d]:f32").rule is None
+    of_tokens = Inferred("gqa", axes, f"{lengths} k[num_pages,tokens,d]:f32")
+    assert of_tokens.rule.page_size == "tokens"
 
 
 @pytest.mark.parametrize(
@@ -1299,7 +1401,25 @@ def test_all_that_is_unknown_is_named_with_rules_to_paste():
     [("uint8", (0, 255)), ("int8", (-128, 127)), ("int16", (0, 100)), ("int64", (0, 100))],
 )
 def test_the_rule_to_paste_has_all_bytes_there_are(dtype, ends):
-    definition = _of_reference("x // which", dtype)
+    definition = _of_reference("x.repeat_interleave(which, 0)", dtype)
+    pasted = yaml.safe_load(why_not_generated(definition).partition("for example ")[2])
+    rule = {"kind": "integers", "min": ends[0], "max": ends[1]}
+    assert pasted == {"workloads": {"inputs": {"which": rule}}}
+
+
+@pytest.mark.parametrize(
+    ("result", "dtype", "ends"),
+    [
+        ("x // which", "uint8", (1, 255)),
+        ("x % which", "int64", (1, 100)),
+        ("x // torch.where(which == 0, 1, which)", "int64", (0, 100)),
+        ("torch.remainder(x, which)", "int16", (1, 100)),
+        ("x * (which + 1)[:, None]", "int32", (-(2**31), 2**31 - 1)),
+        ("x.repeat_interleave(torch.where(which == -7, 1, which), 0)", "int32", (-7, 100)),
+    ],
+)
+def test_the_rule_to_paste_is_of_numbers_that_the_reference_can_do(result, dtype, ends):
+    definition = _of_reference(result, dtype)
     pasted = yaml.safe_load(why_not_generated(definition).partition("for example ")[2])
     rule = {"kind": "integers", "min": ends[0], "max": ends[1]}
     assert pasted == {"workloads": {"inputs": {"which": rule}}}
@@ -1443,7 +1563,8 @@ def test_what_was_inferred_is_in_the_header(project):
             "    num_kv_indices rather than total_kv",
             "  kv_indices: distinct pages (indices, below num_pages)",
             "  nothing says what order (int64 tensor) means; add that to the definition, for",
-            "    example workloads: {inputs: {order: {kind: integers, min: 0, max: 100}}}",
+            "    example workloads: {inputs: {order: {kind: integers, min: -2147483648, max:",
+            "    2147483647}}}",
         ],
         consecutive=True,
     )

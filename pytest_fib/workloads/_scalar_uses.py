@@ -7,6 +7,8 @@ taken a logarithm of, compared or chosen by, the result is NaN, infinite, or any
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
+from dataclasses import dataclass
 
 from pytest_fib.workloads._reference_expressions import called, constant
 from pytest_fib.workloads._reference_numbers import LIKE, SHAPES
@@ -38,15 +40,27 @@ _BY_NUMBERS = (ast.Div, ast.FloorDiv, ast.Mod)
 _BUILTINS = {"float", "abs", "max", "min", "round", "sum", "bool", "int", "range", "len", "pow"}
 
 
-def zero_scalars(run: ast.FunctionDef, scalars: set[str]) -> tuple[set[str], set[str]]:
-    """Two sets of arguments of a function, as far as its source shows.
+@dataclass(frozen=True)
+class ScalarUses:
+    """What a function does with scalars, as far as its source shows.
 
-    Those that may be 0, and those that functions take which allow for nothing above 1.
+    Those that may be 0; ``shares``, which functions take that allow for nothing above 1;
+    ``thresholds``, which tensors are compared with; and those that it raises an error for.
     """
+
+    zero: Set[str] = frozenset()
+    shares: Set[str] = frozenset()
+    thresholds: Set[str] = frozenset()
+    checked: Set[str] = frozenset()
+
+
+def uses_of_scalars(run: ast.FunctionDef, scalars: set[str]) -> ScalarUses:
+    """What a function does with some of its arguments."""
     reader = _Reader(scalars)
     for _ in range(2):  # what a loop ends with is what it goes on with
         reader.visit(run)
-    return (scalars & reader.used) - reader.needed, reader.shares
+    zero = (scalars & reader.used) - reader.needed
+    return ScalarUses(zero, reader.shares, reader.compared, reader.checked)
 
 
 class _Reader(ast.NodeVisitor):
@@ -65,6 +79,8 @@ class _Reader(ast.NodeVisitor):
         self.used: set[str] = set()
         self.needed: set[str] = set()
         self.shares: set[str] = set()
+        self.compared: set[str] = set()
+        self.checked: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> None:
         self.used |= {node.id} & self._zero_with.keys()
@@ -106,11 +122,11 @@ class _Reader(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         if any(isinstance(each, ast.Raise) for each in node.body):
-            self._refuse(node.test)
+            self.checked |= self._refuse(node.test)
         self.generic_visit(node)
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        self._refuse(node.test)
+        self.checked |= self._refuse(node.test)
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
@@ -126,7 +142,8 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
         if not all(map(self._is_single, sides)):  # else nothing but a branch hangs on it
-            self.needed |= set[str]().union(*map(self._zero, sides))
+            self.compared |= set[str]().union(*map(self._zero, sides))
+            self.needed |= self.compared
 
     def _multiply(self, *factors: ast.AST) -> None:
         for one, other in (factors, factors[::-1]):
@@ -147,11 +164,11 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
             self._note(node.func.value, node)
 
-    def _refuse(self, node: ast.AST) -> None:
-        """Take all scalars in an expression as not 0."""
-        self.needed |= set[str]().union(
-            *(self._zero_with.get(name, set()) for name in _names(node))
-        )
+    def _refuse(self, node: ast.AST) -> set[str]:
+        """Take all scalars in an expression as not 0, and return these."""
+        scalars = set[str]().union(*(self._zero_with.get(name, set()) for name in _names(node)))
+        self.needed |= scalars
+        return scalars
 
     def _note(self, target: ast.expr, value: ast.expr) -> None:
         """What each variable in a target is made of from now on, besides what it was."""
