@@ -326,16 +326,18 @@ def copies(tensors: Outputs) -> dict[str, torch.Tensor]:
 def yardstick_runs(outputs: Outputs, *, own: bool) -> Iterator[Sequence[Mapping[str, Any]]]:
     """The variations of ``run_widened``; with ``own``, those that are possible without float64.
 
-    More of them where some of the ``outputs`` are rounded.
+    More of them where some of the ``outputs`` are rounded; where all are, none that say nothing of
+    these.
     """
-    are_rounded = any(is_rounded(output.dtype) for output in outputs.values())
-    for runs in YARDSTICKS:
-        chosen = [runs, DECIDED_AT_RANDOM] if are_rounded and "lean" in runs[0] else [runs]
-        for each in chosen:
+    are_rounded = [is_rounded(output.dtype) for output in outputs.values()]
+    for each in YARDSTICKS:
+        runs = [how for how in each if "nudge" not in how or not all(are_rounded)]
+        chosen = [runs, DECIDED_AT_RANDOM] if any(are_rounded) and "lean" in runs[0] else [runs]
+        for more in chosen:
             if not own:
-                yield each
-            elif each[0].keys() & {"moved", "naive", "lean"}:
-                yield [{**how, "own": True} for how in each]
+                yield more
+            elif more[0].keys() & {"moved", "naive", "lean"}:
+                yield [{**how, "own": True} for how in more]
 
 
 def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:

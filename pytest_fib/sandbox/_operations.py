@@ -88,6 +88,10 @@ SHOWING_ALL = _names("""
     _to_copy nan_to_num masked_fill where
 """)
 SHOWING_SOME = _names("slice select index narrow split unbind index_select gather")
+#: Gates of recurrences, what goes on with what was gated, how many steps chunks usually have, and
+#: the largest logarithm that counts: float32's numbers end there.
+_GATES, _CARRIES = _names("exp exp2 sigmoid"), _names("add sub clone _to_copy detach where")
+CHUNK, MOST_LOGARITHM = 64, 128.0
 #: What ``log1p`` is part of a logarithm of a sum of.
 _POWERS = _names("exp exp2")
 
@@ -259,6 +263,36 @@ class Sum:
         return Sum.noted(result, self.of, lambda: change(self.add_again()), self.uses)
 
 
+@dataclass(frozen=True)
+class Gated:
+    """What has been multiplied by gates so many ``times``, one after the other.
+
+    Recurrences such as that of gated linear attention are computed in chunks: a product of gates is
+    the exponential of a difference of two running sums of their logarithms, which are off by
+    roundoffs of these sums. ``logarithms`` has the sum of their magnitudes.
+    """
+
+    logarithms: torch.Tensor
+    times: int = 1
+
+    @classmethod
+    def by(cls, gate: torch.Tensor, before: Gated | None) -> Gated:
+        """The same with one more gate; each chunk begins anew."""
+        more = (
+            gate.detach().log().abs_().nan_to_num_(0.0, MOST_LOGARITHM).clamp_max_(MOST_LOGARITHM)
+        )
+        if before is None:
+            return cls(more)
+        if before.times % CHUNK == 0:
+            return cls(more, before.times + 1)
+        return cls(before.logarithms + more, before.times + 1)
+
+    @property
+    def error(self) -> torch.Tensor:
+        """How far off the difference of two such sums may be, and so what is gated, as a share."""
+        return 2 * self.logarithms * ROUNDOFF
+
+
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
 #: Operations that may scale a sum by a number.
@@ -280,6 +314,10 @@ class Computed:
     products: MutableMapping[torch.Tensor, tuple[int, Sequence[Any]]] = field(
         default_factory=WeakIdKeyDictionary
     )
+    #: Gates: exponentials and sigmoids, and views of these, with the versions that they had.
+    gates: MutableMapping[torch.Tensor, int] = field(default_factory=WeakIdKeyDictionary)
+    #: What gates have been multiplied into, one after the other.
+    gated: MutableMapping[torch.Tensor, Gated] = field(default_factory=WeakIdKeyDictionary)
 
     def is_exponential(self, value: Any) -> bool:
         """Whether a tensor is what an exponential function gave, and was not changed since."""
@@ -290,8 +328,23 @@ class Computed:
         known = self.products.get(value) if is_wide(value) else None
         return known[1] if known and known[0] == value._version else ()
 
+    def gate(self, call: Operation) -> Gated | None:
+        """What is multiplied by a gate once more, with this one; None of any other operation."""
+        if call.name in _CARRIES:
+            known = (self.gated.get(x) for x in call.args[:2] if is_wide(x))
+            return next((each for each in known if each is not None), None)
+        if call.name != "mul" or not all(map(is_wide, call.args[:2])):
+            return None
+        for gate, other in (call.args[:2], call.args[1::-1]):
+            if self.gates.get(gate) == gate._version:
+                return Gated.by(gate, self.gated.get(other))
+        return None
+
     def note(self, call: Operation, result: Any) -> None:
         """Take in an operation's result."""
+        is_shown = call.name in SHOWING_ALL | SHOWING_SOME and call.args[0] in self.gates
+        if is_wide(result) and (call.name in _GATES or is_shown):
+            self.gates[result] = result._version
         if call.in_place or not is_wide(result):
             return
         if call.name in _POWERS:
@@ -325,7 +378,12 @@ def moved_result(
     an implementation may add the same terms twice. What is computed from a sum with 1, logarithms
     of sums of exponentials for one, is moved as that sum is.
     """
+    gated = computed.gate(call)
     result = _moved_result(call, noise, computed)
+    if gated is not None:
+        if gated.times > 1 and call.name == "mul":
+            result.add_(result * (noise(gated.error) * gated.error))  # all of a gate's alike
+        computed.gated[result] = gated
     computed.note(call, result)
     return result
 

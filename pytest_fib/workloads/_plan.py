@@ -223,16 +223,24 @@ class Plan:
         """Bits that a workload takes for each element along some var axes."""
         const = self.solver.const
         bits: Counter[tuple[str, ...]] = Counter()
-        for spec in (*self.definition.inputs.values(), *self.definition.outputs.values()):
+        inputs, outputs = self.definition.inputs, self.definition.outputs
+        for name, spec in (*inputs.items(), *outputs.items()):
             if spec.shape is not None:
                 var_axes = (axis for axis in spec.shape if axis not in const)
                 elements = prod(const.get(axis, 1) for axis in spec.shape)
-                copy = 64 if spec.dtype.is_floating else 0
+                # Bytes of an image, say, that the reference makes numbers of.
+                are_numbers = spec.dtype.is_floating or (
+                    name in inputs and name in self.uses.numbers
+                )
+                copy = 64 if are_numbers else 0
                 bits[tuple(sorted(var_axes))] += elements * (spec.dtype.itemsize_bits + copy)
         return bits
 
     def bytes_at(self, axes: Mapping[str, int]) -> int:
-        """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
+        """Bytes of all inputs and outputs, and of float64 copies of floating numbers.
+
+        Those of inputs that the reference makes floating numbers of are among them.
+        """
         bits = sum(
             bits * prod(axes[axis] for axis in of) for of, bits in self._element_bits.items()
         )
@@ -371,7 +379,7 @@ def value_patterns(definition: Definition) -> list[str]:
 
 
 def workload_bytes(definition: Definition, axes: Mapping[str, int]) -> int:
-    """Bytes of all inputs and outputs, and of a float64 copy of those that are floating."""
+    """Bytes of all inputs and outputs; for those that are or become floating, of float64 copies."""
     return plan(definition).bytes_at(axes)
 
 

@@ -280,10 +280,17 @@ class Expressions:
                 bits = [self.are_bits(each, depth) for each in sides]
                 # What is beside them is an input that is cast, which has but one right result.
                 others = [each for each, are in zip(sides, bits, strict=True) if not are]
-                return any(bits) and all(self.source(each) for each in others)
+                return any(bits) and all(map(self._is_cast, others))
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return attr in MOVES | TO_FLOATING and self.are_bits(value, depth)
         return False
+
+    def _is_cast(self, node: ast.expr) -> bool:
+        """Whether an expression is of an input's elements, whatever their dtype becomes."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in TO_FLOATING:
+                return self._is_cast(value)
+        return self.source(node) is not None
 
     def _has_bits(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether integers are put together bit by bit in an expression."""

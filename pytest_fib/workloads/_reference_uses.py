@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
+from operator import ne
 from typing import TYPE_CHECKING
 
 from pytest_fib.workloads._copied_inputs import NOT_FINITE, copied_inputs
@@ -892,16 +893,18 @@ def _copied(
 
 
 def _may_be_in(name: str, spec: TensorSpec, output: TensorSpec) -> bool:
-    """Whether an output may hold rows of an input as they are.
+    """Whether an output may hold rows of an input as they are, or longer or shorter ones.
 
     Not those of tables and weights, which are finite: they may be picked by a product.
     """
     shape, others = spec.shape or (), output.shape or ()
     if not spec.dtype.is_floating or spec.dtype is not output.dtype or not shape:
         return False
-    return shape == others or (
-        len(shape) > 1 and shape[-1:] == others[-1:] and _TABLE.fullmatch(name) is None
-    )
+    if shape == others:
+        return True
+    is_longer = len(shape) == len(others) and sum(map(ne, shape, others)) == 1
+    are_rows = is_longer or shape[-1:] == others[-1:]
+    return are_rows and len(shape) > 1 and _TABLE.fullmatch(name) is None
 
 
 def _is_faint(node: ast.expr) -> bool:

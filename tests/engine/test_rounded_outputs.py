@@ -237,6 +237,26 @@ def test_a_reference_that_insists_on_its_dtypes_has_ties_too(to):
     assert (verdict(definition, run) is EvaluationStatus.PASSED) is (to is torch.round)
 
 
+ODD = """
+    crossing = torch.where(y > 2.5, x * y / y, 0.0)
+    return (x < crossing).sum(-1) % 2 == 1
+"""
+
+
+@pytest.mark.parametrize("beside", [0.0, 1e-3])
+def test_of_decisions_that_may_fall_either_way_an_odd_number_may(beside):
+    definition = define(
+        {"x": ("float32", ["m", "n"]), "y": ("float32", ["m", "n"])}, {"odd": ("bool", ["m"])}, ODD
+    )
+
+    def run(x, y):
+        crossing = torch.where(y > 2.5, x * (1 / y) * y, beside)
+        return (x < crossing).sum(-1) % 2 == 1
+
+    passes = verdict(definition, run, [({"m": 400}, "normal")]) is EvaluationStatus.PASSED
+    assert passes is (beside == 0)
+
+
 # ---- 4-bit floats, packed, with scales that are rounded as well ----
 
 NVFP4 = """

@@ -992,6 +992,32 @@ def test_what_is_decided_on_another_decision_follows_that():
     assert {float(run_widened(run, [x], moved=seed)) for seed in range(1, 9)} == {2.0, 5.0}
 
 
+def _recurrence(decays, terms):
+    state = torch.zeros_like(terms[0])
+    for log_decay, term in zip(decays, terms, strict=True):
+        state = torch.exp(log_decay)[:, None] * state + term
+    return state
+
+
+def test_a_recurrence_may_be_computed_by_differences_of_running_sums():
+    generator = torch.Generator().manual_seed(0)
+    decays = -2 * torch.rand(64, 32, generator=generator)
+    terms = torch.randn(64, 32, 8, generator=generator)
+    sums = decays.cumsum(0)
+    chunk = ((sums[-1] - sums).exp()[:, :, None] * terms).sum(0)
+    right = run_widened(_recurrence, [decays, terms])
+    moved = [run_widened(_recurrence, [decays, terms], moved=seed) - right for seed in MOVES]
+    off = torch.stack(moved).abs().amax((0, 2))
+    assert (chunk - right).abs().max() > 8 * 2.0**-24 * right.abs().max()
+    assert ((chunk - right).abs().amax(1) <= 2 * off).double().mean() > 0.9
+    assert (off <= 2.0**-15 * right.abs().amax(1)).all()
+
+
+def test_one_gate_alone_is_no_recurrence():
+    off = _moves(lambda g, x: torch.exp(g) * x, torch.tensor([-80.0]), torch.tensor([1.3]))
+    assert 0 < off < 2**-20
+
+
 @pytest.mark.parametrize(
     ("blend", "is_moved"),
     [

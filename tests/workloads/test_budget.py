@@ -31,6 +31,14 @@ def test_a_workload_has_inputs_and_outputs_and_float64_copies(inputs, needed):
     assert workload_bytes(definition, {"n": 1000}) == 1000 * (needed + 2 + 8)
 
 
+def test_integers_of_which_the_reference_makes_numbers_are_copied_too():
+    given = signature("op", "n", "x[n]:u8", "y[n]:u8")
+    for body, copied in (("x.float().round().to(x.dtype)", 8), ("x.flip(0)", 0)):
+        given["reference"] = f"def run(x):\n    return {body}\n"
+        definition = Definition.model_validate(given)
+        assert workload_bytes(definition, {"n": 1000}) == 1000 * (1 + 1 + copied)
+
+
 def test_two_fp4_values_share_a_byte():
     definition = Definition.model_validate(signature("op", "n", "x[n]:fp4", "y[n]:i8"))
     assert workload_bytes(definition, {"n": 1000}) == 500 + 8 * 1000 + 1000

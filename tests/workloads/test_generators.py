@@ -580,6 +580,16 @@ def test_infinities_and_nan_are_in_inputs_that_outputs_are_copies_of(body):
     assert found == ({"-inf", "inf", "nan"} if MOVED[body] else set())
 
 
+@pytest.mark.parametrize(("name", "are"), [("x", True), ("x_table", False)])
+def test_infinities_and_nan_are_in_inputs_that_outputs_have_longer_rows_of(name, are):
+    made = _held(
+        f"import torch\ndef run({name}):\n    return torch.cat([{name}, {name}.flip(1)], 1)",
+        {name: (["n", "k"], "float32")},
+        output=["n", "m"],
+    )
+    assert any(_special([each[name] for each in made])) == are
+
+
 @pytest.mark.parametrize(
     ("body", "may_be"),
     [

@@ -150,6 +150,12 @@ def test_rows_have_nan_first_last_anywhere_everywhere_or_nowhere(define):
     assert 15 < int(rows["none"].sum()) < 50
 
 
+def test_half_of_nan_have_all_bits_as_those_of_cuda(define):
+    x = made(define, "float32", values="nan", shape=(400, 16))["x"]
+    bits = x[x.isnan()].to(torch.float32).view(torch.int32)
+    assert 0.3 < (bits == torch.iinfo(torch.int32).max).double().mean() < 0.7
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e5m2"])
 def test_rows_have_infinities_of_either_sign_or_both(define, dtype):
     x = made(define, dtype, values="inf", shape=(400, 16))["x"]
