@@ -290,11 +290,13 @@ def _is_right(
     """Whether wrong elements are right now, and not trivially so.
 
     The right values must not be nearly equal, nor just an input, as after an optimiser's step with
-    rate 0. But if a term of each element's own vanishes and an input remains, that term is wrong.
+    rate 0. But if a term of each element's own vanishes and an input remains, that term is wrong; a
+    mask is no term, and leaves nothing to compute where all is masked.
     """
     expected = {each.name: each.expected for each in compared}
     for output in outputs:
-        is_term = isinstance(changed, torch.Tensor) and changed.shape == output.got.shape
+        is_tensor = isinstance(changed, torch.Tensor) and changed.is_floating_point()
+        is_term = is_tensor and changed.shape == output.got.shape
         at = output.wrong_sample.at
         values = take(expected[output.name], at)
         if len(torch.unique(values)) < FEW or not bool(values.isfinite().all()):

@@ -153,6 +153,18 @@ def test_errors_of_a_formula_are_no_rounding(judge, wrong, words):
     assert not re.search("float16|round|errors of", found.sentence)
 
 
+RELAXED = define(
+    {"x": "float32[n, d]", "fixed": "bool[n, d]"},
+    {"y": "float32[n, d]"},
+    "return torch.where(fixed, x, (x.roll(1, 1) + x.roll(-1, 1)) / 2)",
+)
+
+
+def test_an_output_that_is_all_masked_says_nothing(judge):
+    wrong = "return torch.where(fixed, x, (x.roll(1, 1) + torch.sin(x.roll(-1, 1))) / 2)"
+    assert "right if" not in diagnosis(judge, RELAXED, wrong).sentence
+
+
 def test_waits_for_others_take_no_time_from_an_explanation(judge, monkeypatch):
     """Each request to a sandbox waits for ten minutes until others have used the device."""
     waited = [0.0]
