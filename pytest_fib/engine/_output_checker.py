@@ -343,8 +343,8 @@ def yardstick_runs(outputs: Outputs, *, own: bool) -> Iterator[Sequence[Mapping[
 def believed(how: Mapping[str, Any], outputs: Outputs) -> Outputs:
     """The outputs of a variation that show how far honest rounding may go.
 
-    A nudge changes the inputs, and so what is decided by them: rounded outputs are left out. Of
-    some variations, these are all.
+    A nudge changes the inputs, and so what is decided by them: rounded outputs are left out. Some
+    variations are for rounded outputs alone.
     """
     only_rounded = any(how.get("moved") == each["moved"] for each in DECIDED_AT_RANDOM)
     if not only_rounded and "nudge" not in how:

@@ -96,6 +96,11 @@ CHUNK, MOST_LOGARITHM = 64, 128.0
 _POWERS = _names("exp exp2")
 
 
+def _version(value: torch.Tensor) -> int | None:
+    """How often a tensor was changed in place; None of one made in inference mode."""
+    return None if value.is_inference() else value._version
+
+
 def is_wide(value: Any) -> bool:
     """Whether this is a tensor of numbers that have errors."""
     return isinstance(value, torch.Tensor) and value.dtype in WIDE
@@ -285,7 +290,13 @@ class Gated:
             return cls(more)
         if before.times % CHUNK == 0:
             return cls(more, before.times + 1)
-        return cls(before.logarithms + more, before.times + 1)
+        return cls(before.logarithms + more, before.times + 1)  # both broadcast to the product
+
+    def fits(self, result: torch.Tensor) -> bool:
+        """Whether a result has a logarithm for each element, or for several."""
+        pairs = zip(reversed(self.logarithms.shape), reversed(result.shape), strict=False)
+        longer = self.logarithms.dim() > result.dim()
+        return not longer and all(one in (1, other) for one, other in pairs)
 
     @property
     def error(self) -> torch.Tensor:
@@ -317,7 +328,9 @@ class Computed:
     #: Gates: exponentials and sigmoids, and views of these, with the versions that they had.
     gates: MutableMapping[torch.Tensor, int] = field(default_factory=WeakIdKeyDictionary)
     #: What gates have been multiplied into, one after the other.
-    gated: MutableMapping[torch.Tensor, Gated] = field(default_factory=WeakIdKeyDictionary)
+    gated: MutableMapping[torch.Tensor, tuple[int, Gated]] = field(
+        default_factory=WeakIdKeyDictionary
+    )
 
     def is_exponential(self, value: Any) -> bool:
         """Whether a tensor is what an exponential function gave, and was not changed since."""
@@ -331,20 +344,35 @@ class Computed:
     def gate(self, call: Operation) -> Gated | None:
         """What is multiplied by a gate once more, with this one; None of any other operation."""
         if call.name in _CARRIES:
-            known = (self.gated.get(x) for x in call.args[:2] if is_wide(x))
-            return next((each for each in known if each is not None), None)
+            return next(filter(None, map(self._gated, call.args[:2])), None)
         if call.name != "mul" or not all(map(is_wide, call.args[:2])):
             return None
         for gate, other in (call.args[:2], call.args[1::-1]):
-            if self.gates.get(gate) == gate._version:
-                return Gated.by(gate, self.gated.get(other))
+            if self._is_gate(gate):
+                return Gated.by(gate, self._gated(other))
         return None
+
+    def _gated(self, value: Any) -> Gated | None:
+        """How a tensor was gated, if it was and was not changed since."""
+        version, gated = self.gated.get(value, (None, None)) if is_wide(value) else (None, None)
+        return None if version is None or version != _version(value) else gated
+
+    def _is_gate(self, value: Any) -> bool:
+        known = self.gates.get(value) if is_wide(value) else None
+        return known is not None and known == _version(value)
+
+    def note_gated(self, result: Any, gated: Gated) -> None:
+        """Take in that a result was gated, unless it is of another shape."""
+        version = _version(result)
+        if version is not None and gated.fits(result):
+            self.gated[result] = version, gated
 
     def note(self, call: Operation, result: Any) -> None:
         """Take in an operation's result."""
-        is_shown = call.name in SHOWING_ALL | SHOWING_SOME and call.args[0] in self.gates
-        if is_wide(result) and (call.name in _GATES or is_shown):
-            self.gates[result] = result._version
+        is_shown = call.name in SHOWING_ALL | SHOWING_SOME and self._is_gate(call.args[0])
+        version = _version(result) if is_wide(result) else None
+        if version is not None and (call.name in _GATES or is_shown):
+            self.gates[result] = version
         if call.in_place or not is_wide(result):
             return
         if call.name in _POWERS:
@@ -381,9 +409,9 @@ def moved_result(
     gated = computed.gate(call)
     result = _moved_result(call, noise, computed)
     if gated is not None:
-        if gated.times > 1 and call.name == "mul":
+        if gated.times > 1 and call.name == "mul" and gated.fits(result):
             result.add_(result * (noise(gated.error) * gated.error))  # all of a gate's alike
-        computed.gated[result] = gated
+        computed.note_gated(result, gated)
     computed.note(call, result)
     return result
 

@@ -411,8 +411,9 @@ def _asked(subject: Subject) -> InputRule | None:
 
 
 def _asked_labels(subject: Subject) -> InputRule:
+    least, most = subject.spec.dtype.ends
     numbers = [int(number) for number in subject.uses.limits.get(subject.name, ())]
-    asked_for = [*numbers, *(_sentinels(subject) or ())]
+    asked_for = [n for n in (*numbers, *(_sentinels(subject) or ())) if least <= n <= most]
     others = sorted({number for number in asked_for if not 0 <= number < FEW_LABELS})
     return kinds.Positions(below=FEW_LABELS, sentinels=others or None)
 
@@ -464,22 +465,25 @@ def _whole_divisor(subject: Subject) -> InputRule | None:
 
 
 def _tied(subject: Subject) -> InputRule | None:
-    """Whatever a constraint makes equal to what axes say, up to a few thousand."""
-    stated = constraints_on(subject.name, subject.definition)
-    equal = (text for text in stated if "==" in text)
-    if not any({*re.findall(r"\w+", text)} & subject.definition.axes.keys() for text in equal):
+    """Whatever a constraint makes equal to a sum or difference of axes, up to a few thousand."""
+    sums = (
+        text
+        for text in constraints_on(subject.name, subject.definition)
+        if re.fullmatch(r"[\w\s+-]+==[\w\s+-]+", text)
+    )
+    axes = subject.definition.axes.keys()
+    if not any({*re.findall(r"\w+", text)} & axes for text in sums):
         return None
     subject.doubts.append(f"up to {TIED}")
     return kinds.Integers(min=0, max=TIED)
 
 
 def _put(subject: Subject) -> InputRule | None:
-    """Any number that the reference puts into an output of as many bits."""
-    uses, outputs = subject.uses, subject.definition.outputs.values()
-    bits = min(32, subject.spec.dtype.itemsize_bits)
+    """Any number that the reference puts into outputs of as many bits; of those below 0, -1."""
+    uses, bits = subject.uses, min(32, subject.spec.dtype.itemsize_bits)
     is_moved = subject.name in uses.seen - uses.computed - uses.numbers
-    whole = [spec for spec in outputs if not spec.dtype.is_floating]
-    if not is_moved or any(spec.dtype.itemsize_bits < bits for spec in whole) or not whole:
+    dtypes = [spec.dtype for spec in subject.definition.outputs.values()]
+    if not is_moved or any(each.is_floating or each.itemsize_bits < bits for each in dtypes):
         return None
     return kinds.Integers(min=-1, max=2 ** (bits - 1) - 1, ends=True)
 
@@ -667,11 +671,13 @@ def _some_factor(subject: Subject) -> InputRule:
     if name in uses.scalars.thresholds and not limits:
         are_shares = bool(uses.calls & {"softmax", "sigmoid"}) or "thresh" not in name
         return kinds.Uniform(min=LEAST_THRESHOLD, max=1.0 if are_shares else MOST_THRESHOLD)
-    may_be_off = name in uses.scalars.zero or (0 in limits and name not in uses.scalars.checked)
+    may_be_off = name in uses.scalars.zero or uses.scalars.asks(name, 0)
     is_small = re.fullmatch(_SMALL, name) is not None
     is_small |= "leaky_relu" in uses.calls  # max(x, slope * x) is one up to there
     may_be_above = name in uses.scalars.zero - uses.scalars.shares and not is_small
-    most = BELOW_ONE if from_one and 1 not in limits else 2.0 if may_be_above else 1.0
+    most = (
+        BELOW_ONE if from_one and not uses.scalars.asks(name, 1) else 2.0 if may_be_above else 1.0
+    )
     return kinds.Uniform(min=0.0 if may_be_off else 0.5, max=most)
 
 
@@ -688,8 +694,8 @@ def _signed(subject: Subject) -> InputRule:
 
 def _temperature(subject: Subject) -> kinds.Uniform:
     """Around 1; where the reference compares it with 0 or so, that is a greedy choice."""
-    limits = subject.uses.limits.get(subject.name, ())
-    is_greedy = any(limit < LEAST_TEMPERATURE for limit in limits)
+    limits, checked = subject.uses.limits.get(subject.name, ()), subject.uses.scalars.checked
+    is_greedy = any(limit < LEAST_TEMPERATURE for limit in limits) and subject.name not in checked
     return kinds.Uniform(min=0.0 if is_greedy else 0.5, max=2.0)
 
 

@@ -468,7 +468,7 @@ def constant(node: ast.expr) -> object:
     """The value of a literal; None of anything else."""
     try:
         return ast.literal_eval(node)
-    except ValueError:
+    except (ValueError, TypeError):
         return None
 
 

@@ -141,7 +141,7 @@ class ReferenceUses:
     divisors: set[str] = field(default_factory=set)
     #: Integers that are divided by.
     whole_divisors: set[str] = field(default_factory=set)
-    #: Floating tensors that are compared with something, or clamped; and the latter.
+    #: Floating tensors that are compared with something, or clamped; and those with a most.
     limited: set[str] = field(default_factory=set)
     clamped: set[str] = field(default_factory=set)
     #: Scalars that something is clamped to, the most that it may be; and the least.
@@ -207,8 +207,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         for name in _copied(run, dict(inputs), dict(outputs)):
             uses.asked.setdefault(name, set()).update(NOT_FINITE["isfinite"])
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
-        scalars = {name for name, spec in inputs if spec.is_scalar}
-        uses.scalars = uses_of_scalars(run, scalars)
+        uses.scalars = uses_of_scalars(run, dict(inputs))
     return uses
 
 
@@ -465,7 +464,9 @@ class _Reader(ast.NodeVisitor):
         elif name in _LIMITS and arguments:
             limited = self._expressions.floats(arguments[0])
             self._uses.limited |= limited
-            self._uses.clamped |= limited if name in _CLAMPS | _CLAMPS_BELOW else set()
+            is_most = len(arguments) > _CLAMPS.get(name, len(arguments))
+            is_most |= name in _CLAMPS and any(each.arg == "max" for each in node.keywords)
+            self._uses.clamped |= limited if is_most else set()
         elif name in _POWERS and arguments:
             is_negated = isinstance(self._parents[node], ast.UnaryOp)
             for raised in self._expressions.floats(arguments[0]):

@@ -1013,6 +1013,29 @@ def test_a_recurrence_may_be_computed_by_differences_of_running_sums():
     assert (off <= 2.0**-15 * right.abs().amax(1)).all()
 
 
+def _transposed(x, y):
+    state = y[:4] * torch.exp(-x[:4])
+    state.t_()
+    return state * torch.sigmoid(y[:4].t())
+
+
+def _squeezed(x, y):
+    state = (y * torch.exp(-x))[:, :1].clone() * torch.sigmoid(y[:, :1])
+    state.squeeze_(1)
+    return state * torch.sigmoid(y[:, 0])
+
+
+def _inferred(x, y):
+    with torch.inference_mode():
+        return torch.sigmoid(x) + y
+
+
+@pytest.mark.parametrize("run", [_transposed, _squeezed, _inferred])
+def test_what_was_gated_may_change_its_shape(run):
+    x, y = torch.rand(2, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert _moves(run, x, y) < 2**-19
+
+
 def test_one_gate_alone_is_no_recurrence():
     off = _moves(lambda g, x: torch.exp(g) * x, torch.tensor([-80.0]), torch.tensor([1.3]))
     assert 0 < off < 2**-20

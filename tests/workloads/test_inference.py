@@ -969,6 +969,25 @@ def test_a_factor_may_be_off_or_above_1(body, most):
     "body",
     [
         "return x / factor",
+        "return x.div(other=factor)",
+        "scale: float = 127.0 * factor; return x * (1.0 / scale)",
+        "return torch.stack([y / f for f in [factor]])[0]",
+        "return y / (x if (s := factor * 2) is None else s)",
+        "return x / (1 - torch.exp(-factor * y.abs()))",
+        "return torch.nn.functional.celu(x, factor)",
+        "return torch.nn.functional.huber_loss(x, y, delta=factor)",
+        "return torch.addcdiv(x, y, y * factor)",
+        "return torch.linalg.solve(x.T @ x + factor * torch.eye(8), y.T).T",
+        "return torch.softmax(x * factor, -1).topk(8).values",
+        "return (1 + x * factor).sort(-1).values",
+        "return x.masked_fill(y > 0, -torch.inf) * factor",
+        "if factor > 0:\n        return x / factor\n    else:\n        raise ValueError(factor)",
+        "torch._assert(factor > 0, 'factor'); return x * factor",
+        "last = x[:, 0]\n    for i in range(8):\n        kept = factor * last\n"
+        "        last = kept + x[:, i]\n    return last",
+        "last = x[:, 0]\n    for i in range(8): last = last.mul(factor).add(x[:, i]); return last",
+        "last, i = x[:, 0], 0\n    while i < 8:\n"
+        "        last, i = torch.add(x[:, i], last, alpha=factor), i + 1\n    return last",
         "return x // (y * factor)",
         "return x.div(factor)",
         "scaled = x * factor; return scaled / scaled.sum(-1, keepdim=True)",
@@ -999,7 +1018,7 @@ def test_a_factor_is_not_0_if_the_reference_is_undefined_then(body):
         ("return x * (y > threshold)", "threshold", (1 / 16, 24)),
         ("return x * (y.softmax(-1) > threshold)", "threshold", (1 / 16, 1)),
         ("return x if factor == 0 else y / factor", "factor", (0, 1)),
-        ("return x if factor == 1 else y / (1 - factor)", "factor", (0, 2)),
+        ("return x if factor == 1 else y / (1 - factor)", "factor", (0, 1)),
         ("return torch.full_like(x, padding_value) + y", "padding_value", (-1, 1)),
     ],
 )
@@ -1011,6 +1030,8 @@ def test_a_temperature_may_be_0_if_the_reference_asks_for_that():
     greedy = "if temperature == 0: return x.argmax(-1); return x / temperature"
     assert _with_factor(greedy, "temperature").min == 0
     assert _with_factor("return x / temperature", "temperature").min == 0.5
+    refused = "if temperature <= 0:\n        raise ValueError\n    return x / temperature"
+    assert _with_factor(refused, "temperature").min == 0.5
     greedy = "x / torch.where({} < 1e-5, 1.0, {})[:, None]".format(*["temperature"] * 2)
     rule = plan(_of_reference(greedy, "float32", name="temperature")).rules["temperature"]
     assert rule == rule_of({"kind": "uniform", "min": 0, "max": 2, "ends": True})
@@ -1098,7 +1119,7 @@ def test_an_axis_of_heads_says_not_how_many_tokens_a_page_has():
         ("x.clamp_min(low).clamp_max(high)", (0.01, 0.5), (0.5, 24)),
         ("x.clamp(1 - low, 1 + high)", (0, BELOW_ONE), (0, 2)),
         ("low * x / (1.0 - low ** 3) + high", (0, BELOW_ONE), (0, 2)),
-        ("x / (1 - pow(low, 3)) + (0.1 - high)", (0, BELOW_ONE), (0, 2)),
+        ("x / (1 - pow(low, 3)) + (0.1 - high)", (0, BELOW_ONE), (0, 1)),
     ],
 )
 def test_scalars_that_the_reference_clamps_to_are_within_and_beyond_what_is_usual(
@@ -1113,7 +1134,7 @@ def test_scalars_that_the_reference_clamps_to_are_within_and_beyond_what_is_usua
     for name, (low, high) in {"low": least, "high": most}.items():
         assert made.rules[name] == rule_of({"kind": "uniform", "min": low, "max": high})
         is_limit = made.inferred[name].by.says == SCALAR_LIMIT
-        assert is_limit == (high not in (2, BELOW_ONE))
+        assert is_limit == (high not in (1, 2, BELOW_ONE))
 
 
 def _of_name(name, result="x * {}[:, None] + ({} > 0)[:, None]"):
