@@ -86,7 +86,9 @@ def test_an_implementation_is_late_where_the_reference_is_not(search):
     assert result.outcome.status.value == "TIMEOUT"
 
 
-def test_an_implementation_is_not_late_where_the_reference_is_too(search):
+def test_an_implementation_is_not_late_where_the_reference_is_too(search, monkeypatch):
+    # On a busy machine the first call of all may take half a second by itself.
+    monkeypatch.setattr("pytest_fib.engine._reference_costs.NOTICEABLE_SECONDS", 0.1)
     late = WITHIN.format(beyond=HANGS)
     slow = WITHIN.format(beyond="time.sleep(1)")
     assert search(slow, late).outcome.status.value == "PASSED"
