@@ -295,8 +295,8 @@ def _is_right(
     """
     expected = {each.name: each.expected for each in compared}
     for output in outputs:
-        is_tensor = isinstance(changed, torch.Tensor) and changed.is_floating_point()
-        is_term = is_tensor and changed.shape == output.got.shape
+        are_numbers = isinstance(changed, torch.Tensor) and changed.is_floating_point()
+        is_term = are_numbers and changed.shape == output.got.shape
         at = output.wrong_sample.at
         values = take(expected[output.name], at)
         if len(torch.unique(values)) < FEW or not bool(values.isfinite().all()):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._ties import Ranks, Ties
 
+T = TypeVar("T")
 #: Numbers that have errors. Narrower ones are results of decisions.
 WIDE = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 #: Unit roundoff of float32, and the size below which its numbers have an error of one size.
@@ -88,17 +89,13 @@ SHOWING_ALL = _names("""
     _to_copy nan_to_num masked_fill where
 """)
 SHOWING_SOME = _names("slice select index narrow split unbind index_select gather")
+_SHOWING = SHOWING_ALL | SHOWING_SOME
 #: Gates of recurrences, what goes on with what was gated, how many steps chunks usually have, and
 #: the largest logarithm that counts: float32's numbers end there.
 _GATES, _CARRIES = _names("exp exp2 sigmoid"), _names("add sub clone _to_copy detach where")
 CHUNK, MOST_LOGARITHM = 64, 128.0
 #: What ``log1p`` is part of a logarithm of a sum of.
 _POWERS = _names("exp exp2")
-
-
-def _version(value: torch.Tensor) -> int | None:
-    """How often a tensor was changed in place; None of one made in inference mode."""
-    return None if value.is_inference() else value._version
 
 
 def is_wide(value: Any) -> bool:
@@ -312,73 +309,73 @@ _SCALINGS = {"mul", "div", "true_divide"}
 Sums = MutableMapping[torch.Tensor, Sum]
 
 
+class UntilChanged(Generic[T]):
+    """What is noted of tensors: None once they were changed in place, and of anything else.
+
+    Tensors made in inference mode don't say whether they were changed, so nothing is noted of them.
+    """
+
+    def __init__(self) -> None:
+        self._noted: MutableMapping[torch.Tensor, tuple[int, T]] = WeakIdKeyDictionary()
+
+    def note(self, value: torch.Tensor, what: T) -> None:
+        """Note something of a tensor as it is now."""
+        if not value.is_inference():
+            self._noted[value] = value._version, what
+
+    def get(self, value: Any) -> T | None:
+        """What was noted of a tensor of numbers that have errors."""
+        known = self._noted.get(value) if is_wide(value) else None
+        return known[1] if known and known[0] == value._version else None
+
+
 @dataclass
 class Computed:
     """What a run has computed that counts where it is used.
 
-    ``exponentials`` are results of exponential functions, with the versions that they had, and
-    ``products`` those of two factors, with these.
+    - ``exponentials``: results of exponential functions.
+    - ``products``: results of multiplications, with both factors.
+    - ``gates``: exponentials and sigmoids, and views of these.
+    - ``gated``: what gates have been multiplied into, one after the other.
     """
 
     sums: Sums = field(default_factory=WeakIdKeyDictionary)
-    exponentials: MutableMapping[torch.Tensor, int] = field(default_factory=WeakIdKeyDictionary)
-    products: MutableMapping[torch.Tensor, tuple[int, Sequence[Any]]] = field(
-        default_factory=WeakIdKeyDictionary
-    )
-    #: Gates: exponentials and sigmoids, and views of these, with the versions that they had.
-    gates: MutableMapping[torch.Tensor, int] = field(default_factory=WeakIdKeyDictionary)
-    #: What gates have been multiplied into, one after the other.
-    gated: MutableMapping[torch.Tensor, tuple[int, Gated]] = field(
-        default_factory=WeakIdKeyDictionary
-    )
+    exponentials: UntilChanged[bool] = field(default_factory=UntilChanged)
+    products: UntilChanged[Sequence[Any]] = field(default_factory=UntilChanged)
+    gates: UntilChanged[bool] = field(default_factory=UntilChanged)
+    gated: UntilChanged[Gated] = field(default_factory=UntilChanged)
 
     def is_exponential(self, value: Any) -> bool:
         """Whether a tensor is what an exponential function gave, and was not changed since."""
-        return is_wide(value) and self.exponentials.get(value) == value._version
+        return self.exponentials.get(value) is not None
 
     def factors(self, value: Any) -> Sequence[Any]:
         """What a tensor is the product of, if it is one and was not changed since."""
-        known = self.products.get(value) if is_wide(value) else None
-        return known[1] if known and known[0] == value._version else ()
+        return self.products.get(value) or ()
 
     def gate(self, call: Operation) -> Gated | None:
         """What is multiplied by a gate once more, with this one; None of any other operation."""
         if call.name in _CARRIES:
-            return next(filter(None, map(self._gated, call.args[:2])), None)
+            return next(filter(None, map(self.gated.get, call.args[:2])), None)
         if call.name != "mul" or not all(map(is_wide, call.args[:2])):
             return None
         for gate, other in (call.args[:2], call.args[1::-1]):
-            if self._is_gate(gate):
-                return Gated.by(gate, self._gated(other))
+            if self.gates.get(gate):
+                return Gated.by(gate, self.gated.get(other))
         return None
-
-    def _gated(self, value: Any) -> Gated | None:
-        """How a tensor was gated, if it was and was not changed since."""
-        version, gated = self.gated.get(value, (None, None)) if is_wide(value) else (None, None)
-        return None if version is None or version != _version(value) else gated
-
-    def _is_gate(self, value: Any) -> bool:
-        known = self.gates.get(value) if is_wide(value) else None
-        return known is not None and known == _version(value)
-
-    def note_gated(self, result: Any, gated: Gated) -> None:
-        """Take in that a result was gated, unless it is of another shape."""
-        version = _version(result)
-        if version is not None and gated.fits(result):
-            self.gated[result] = version, gated
 
     def note(self, call: Operation, result: Any) -> None:
         """Take in an operation's result."""
-        is_shown = call.name in SHOWING_ALL | SHOWING_SOME and self._is_gate(call.args[0])
-        version = _version(result) if is_wide(result) else None
-        if version is not None and (call.name in _GATES or is_shown):
-            self.gates[result] = version
-        if call.in_place or not is_wide(result):
+        if not is_wide(result):
+            return
+        if call.name in _GATES or (call.name in _SHOWING and self.gates.get(call.args[0])):
+            self.gates.note(result, True)
+        if call.in_place:
             return
         if call.name in _POWERS:
-            self.exponentials[result] = result._version
+            self.exponentials.note(result, True)
         if call.name == "mul":
-            self.products[result] = result._version, call.args[:2]
+            self.products.note(result, call.args[:2])
 
     def is_blend(self, call: Operation) -> bool:
         """Whether this adds two products by weights that are 1 together.
@@ -408,10 +405,10 @@ def moved_result(
     """
     gated = computed.gate(call)
     result = _moved_result(call, noise, computed)
-    if gated is not None:
-        if gated.times > 1 and call.name == "mul" and gated.fits(result):
+    if gated is not None and gated.fits(result):
+        if gated.times > 1 and call.name == "mul":
             result.add_(result * (noise(gated.error) * gated.error))  # all of a gate's alike
-        computed.note_gated(result, gated)
+        computed.gated.note(result, gated)
     computed.note(call, result)
     return result
 

@@ -437,7 +437,7 @@ def _pasted(name: str, planned: Plan) -> str:
     asked = uses.limits.get(name, set())
     least, most = dtype.ends
     if dtype.itemsize_bits > BITS_OF_BYTES and name not in uses.calculated - uses.numbers:
-        least, most = min(0, *asked, 0), UNKNOWN_MAX
+        least, most = min((0, *asked)), UNKNOWN_MAX
     least, most = max(least, -(2**31)), min(most, 2**31 - 1)
     if name in uses.whole_divisors and 0 not in asked:
         least = 1

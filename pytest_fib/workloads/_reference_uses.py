@@ -332,8 +332,7 @@ class _Reader(ast.NodeVisitor):
         self._uses.calls.add(name)
         self._uses.divides |= name in _DIVISIONS
         tensor = node.func.value
-        is_module = isinstance(tensor, ast.Name) and not self._expressions.is_variable(tensor)
-        if not is_module and not isinstance(tensor, ast.Attribute):
+        if not self._is_module(tensor) and not isinstance(tensor, ast.Attribute):
             arguments.insert(0, tensor)
         self._compute(node, name, arguments)
         self._converted(name, arguments)
@@ -351,6 +350,10 @@ class _Reader(ast.NodeVisitor):
                 self._puts(index, arguments[_PUTS[name]])
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
+
+    def _is_module(self, node: ast.expr) -> bool:
+        """Whether a name is that of a module, such as ``torch``, rather than of a variable."""
+        return isinstance(node, ast.Name) and not self._expressions.is_variable(node)
 
     def _decides(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note what a function compares elements with; of ``hardshrink``, the two numbers."""
@@ -500,8 +503,7 @@ class _Reader(ast.NodeVisitor):
             case ast.Name():
                 return self._expressions.calculation(node)
             case ast.Call(func=ast.Attribute(value=value, attr="sum" | "mean"), args=arguments):
-                is_module = isinstance(value, ast.Name) and not self._expressions.is_variable(value)
-                return next(iter(arguments), None) if is_module else value
+                return next(iter(arguments), None) if self._is_module(value) else value
             case ast.Call(func=ast.Attribute(attr="index_add" | "scatter_add"), args=[*_, added]):
                 return added
         return None
@@ -840,7 +842,11 @@ class _Reader(ast.NodeVisitor):
             and all(isinstance(constant(each), int) for each in parent.comparators)
             and (
                 all(isinstance(each, ast.Eq | ast.NotEq) for each in parent.ops)
-                or ast.unparse(parent).endswith((" >= 0", " < 0"))  # whether it is padding
+                # Or whether it is padding.
+                or (
+                    isinstance(parent.ops[-1], ast.GtE | ast.Lt)
+                    and constant(parent.comparators[-1]) == 0
+                )
             )
         )
 
@@ -851,11 +857,9 @@ class _Reader(ast.NodeVisitor):
             case ast.Attribute(attr=attr):
                 return attr in SHAPES or self._moves_by(parent)
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=[first, *_]):
-                is_module = isinstance(value, ast.Name) and not self._expressions.is_variable(value)
                 is_put = attr.removesuffix("_") in _FILLS
-                moved = (
-                    node is not first if is_put else first is node and attr in MOVES and is_module
-                )
+                is_moved = first is node and attr in MOVES and self._is_module(value)
+                moved = node is not first if is_put else is_moved
                 ends = attr in _AMONG or (first is node and attr in LIKE | _UNIQUE)
                 return ends or (moved and self._moves(parent))
             case ast.Compare():

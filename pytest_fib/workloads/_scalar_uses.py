@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_fib.workloads._reference_expressions import called, constant
@@ -39,7 +39,7 @@ _QUOTIENTS = {"div", "divide", "true_divide", "floor_divide", "remainder", "fmod
 _PRODUCTS, _SUMS = {"mul", "multiply"}, {"add", "sub", "subtract", "lerp"}
 #: Functions of shares or sines.
 _UP_TO_ONE = {"quantile", "nanquantile", "dropout", "bernoulli", "acos", "asin", "atanh", "erfinv"}
-#: Functions that do something with any number beside a tensor, of which 0 is none apart.
+#: Functions that take numbers beside tensors, and for which 0 is as good as any other.
 _TAKES_ZERO = _PRODUCTS | _SUMS | _CHOICES | _UP_TO_ONE | _UNDEFINED_AT_ZERO
 _TAKES_ZERO |= {"rsub", "clamp", "clamp_min", "clamp_max", "clip", "where", "masked_fill", "full"}
 _TAKES_ZERO |= {"full_like", "new_full", "fill", "leaky_relu", "elu", "addcmul", "addmm", "addr"}
@@ -60,7 +60,7 @@ _ASSERTIONS = {"_assert", "_check"}
 #: Names of what is added as 0 or -inf.
 _MASK = re.compile(r"(.*_)?mask(_.*)?")
 
-_None: frozenset[str] = frozenset()
+_NO_NAMES: frozenset[str] = frozenset()
 _Zeros: TypeAlias = tuple[frozenset[str], frozenset[str], frozenset[str]]
 
 
@@ -76,10 +76,10 @@ class ScalarUses:
     - ``asked``: scalars and the numbers that it asks whether they equal them.
     """
 
-    zero: frozenset[str] = _None
-    shares: frozenset[str] = _None
-    thresholds: frozenset[str] = _None
-    checked: frozenset[str] = _None
+    zero: frozenset[str] = _NO_NAMES
+    shares: frozenset[str] = _NO_NAMES
+    thresholds: frozenset[str] = _NO_NAMES
+    checked: frozenset[str] = _NO_NAMES
     asked: frozenset[tuple[str, float]] = frozenset()
 
     def asks(self, name: str, number: float) -> bool:
@@ -91,15 +91,17 @@ class ScalarUses:
 class _Held:
     """What an expression is calculated from.
 
-    ``zero`` has the scalars of which one that is 0 makes all of it 0; ``flat``, those that then
-    make its elements alike; and ``some``, those with which some of its elements may be 0, as what
-    keeps a divisor away from it. It is ``single`` if it is of scalars alone.
+    - ``zero``: the scalars of which each makes all of it 0, if it is 0.
+    - ``flat``: those that then make all of its elements equal.
+    - ``some``: those that then may leave zeros among its elements, as an epsilon in a divisor.
+    - ``infinite``: whether there may be infinities that the reference, or a mask, puts there.
+    - ``single``: whether it is calculated from scalars alone.
     """
 
-    scalars: frozenset[str] = _None
-    zero: frozenset[str] = _None
-    flat: frozenset[str] = _None
-    some: frozenset[str] = _None
+    scalars: frozenset[str] = _NO_NAMES
+    zero: frozenset[str] = _NO_NAMES
+    flat: frozenset[str] = _NO_NAMES
+    some: frozenset[str] = _NO_NAMES
     infinite: bool = False
     single: bool = True
 
@@ -137,6 +139,11 @@ def uses_of_scalars(run: ast.FunctionDef, inputs: Mapping[str, TensorSpec]) -> S
 
 @dataclass
 class _Found:
+    """What was found of scalars until now: those that are used, those that are not 0, and others.
+
+    These are as in ``ScalarUses``.
+    """
+
     used: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
     shares: set[str] = field(default_factory=set)
@@ -228,7 +235,7 @@ class _Reader(ast.NodeVisitor, _Found):
     def _refuse(self, node: ast.AST) -> frozenset[str]:
         """Take all scalars in an expression or a function as not 0, and return these."""
         held = (self._held.get(name, _Held()) for name in _names(node))
-        scalars = _None.union(*(each.scalars for each in held))
+        scalars = _NO_NAMES.union(*(each.scalars for each in held))
         self.needed |= scalars
         return scalars
 
@@ -252,6 +259,7 @@ class _Reader(ast.NodeVisitor, _Found):
                 self.needed |= left.some
             case ast.Mult():
                 self._multiply([node.left, node.right])
+                self._carry([node.left, node.right])
             case ast.Sub() if _is_nonzero(node.left) and right.single:
                 self.shares |= right.scalars  # a root of it may be taken
             case ast.Add():
@@ -270,7 +278,7 @@ class _Reader(ast.NodeVisitor, _Found):
             self.asked.add((node.left.id, number))
         held = [self._of(each) for each in sides]
         if not all(each.single for each in held):  # else nothing but a branch hangs on it
-            self.compared |= _None.union(*(each.zero for each in held))
+            self.compared |= _NO_NAMES.union(*(each.zero for each in held))
             self.needed |= self.compared
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -281,15 +289,15 @@ class _Reader(ast.NodeVisitor, _Found):
             self._refuse(node)
         elif name in _ASSERTIONS:
             self._check(node)
-        self.needed |= _None.union(*(self._of(each).some for each in _not_zero(name, node)))
+        self.needed |= _NO_NAMES.union(*(self._of(each).some for each in _not_zero(name, node)))
         if name in _CHOICES:
-            self.needed |= _None.union(*(each.flat for each in held))
+            self.needed |= _NO_NAMES.union(*(each.flat for each in held))
         elif name in _PRODUCTS:
             self._multiply(arguments[-2:])
         elif name in _UP_TO_ONE:
-            self.shares |= _None.union(*(each.scalars for each in held if each.single))
+            self.shares |= _NO_NAMES.union(*(each.scalars for each in held if each.single))
         if name not in _TAKES_ZERO | _BUILTINS:
-            self.needed |= _None.union(*(each.zero for each in held if each.single))
+            self.needed |= _NO_NAMES.union(*(each.zero for each in held if each.single))
         self._carry(arguments)
         if isinstance(node.func, ast.Attribute) and (
             node.func.attr.endswith("_") or node.func.attr in COLLECTING
@@ -299,11 +307,10 @@ class _Reader(ast.NodeVisitor, _Found):
     def _multiply(self, factors: Sequence[ast.expr]) -> None:
         held = [self._of(each) for each in factors]
         for one, other in (held, held[::-1]) if len(held) > 1 else ():
-            self.needed |= one.zero if other.infinite else _None
-        self._carry(factors)
+            self.needed |= one.zero if other.infinite else _NO_NAMES
 
     def _carry(self, arguments: Sequence[ast.expr]) -> None:
-        """Take a factor of what a loop goes on with as one that other ways divide by powers of."""
+        """Take factors of what a loop carries as not 0: chunked forms divide by their powers."""
         for each in arguments:
             others = (_names(other) for other in arguments if other is not each)
             if self._assigned & set().union(*others):
@@ -321,9 +328,13 @@ class _Reader(ast.NodeVisitor, _Found):
                 return self._of(value)
             case ast.Attribute(value=value, attr=attr):
                 of = self._of(value)
-                return _Held(single=of.single) if attr in SHAPES else _infinite(of, attr == "inf")
+                return (
+                    _Held(single=of.single)
+                    if attr in SHAPES
+                    else replace(of, infinite=of.infinite or attr == "inf")
+                )
         parts = [self._of(each) for each in _parts(node)]
-        scalars = _None.union(*(each.scalars for each in parts))
+        scalars = _NO_NAMES.union(*(each.scalars for each in parts))
         infinite = any(each.infinite for each in parts)
         infinite &= not isinstance(node, ast.Compare) and _function(node) not in _FINITE
         zero, flat, some = self._zeros(node, parts)
@@ -334,7 +345,7 @@ class _Reader(ast.NodeVisitor, _Found):
         """The scalars with which an expression is 0, or alike everywhere, or 0 somewhere."""
         name = _function(node)
         if isinstance(node, ast.Compare) or name in LIKE:
-            return _None, _None, _None
+            return _NO_NAMES, _NO_NAMES, _NO_NAMES
         flat = _common(each.flat for each in parts if not each.single)
         if summands := _summands(node):
             each = [self._of(part) for part in summands]
@@ -343,18 +354,18 @@ class _Reader(ast.NodeVisitor, _Found):
                 return zero, flat, self._left_by_one(summands)
             return zero, flat, zero.union(*(part.some for part in each if part.single))
         if name in _NOT_ZERO_AT_ZERO | _ONE_AT_ZERO:
-            return _None, flat, _None
+            return _NO_NAMES, flat, _NO_NAMES
         match node:
             case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()):
                 parts = parts[:1]
-        zero = _None.union(*(each.zero for each in parts))
+        zero = _NO_NAMES.union(*(each.zero for each in parts))
         keeps = isinstance(node, ast.BinOp | ast.UnaryOp) or name in _KEEPS_ZEROS
-        return zero, flat, _None.union(*(each.some for each in parts)) if keeps else zero
+        return zero, flat, _NO_NAMES.union(*(each.some for each in parts)) if keeps else zero
 
     def _left_by_one(self, summands: Sequence[ast.expr]) -> frozenset[str]:
         """The scalars with which ``1 - exp(scalar * x)`` is 0."""
         calls = [part for each in summands for part in ast.walk(each)]
-        return _None.union(
+        return _NO_NAMES.union(
             *(self._of(part).flat for part in calls if _function(part) in _ONE_AT_ZERO)
         )
 
@@ -366,14 +377,10 @@ def _is_opaque(node: ast.Call) -> bool:
     return ast.unparse(node.func) in ("math.ceil", "math.floor", "math.trunc")
 
 
-def _infinite(held: _Held, is_infinite: bool) -> _Held:
-    return held.joined(_Held(infinite=is_infinite))
-
-
 def _common(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     """What is in all sets; nothing where there is none."""
     every = [set(each) for each in sets]
-    return frozenset(set.intersection(*every)) if every else _None
+    return frozenset(set.intersection(*every)) if every else _NO_NAMES
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:
