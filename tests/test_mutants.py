@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PATTERNS = {
     "gemm_every_sixteenth_wrong": "every k-th",
@@ -17,6 +19,7 @@ PATTERNS = {
 }
 
 
+@pytest.mark.thorough
 def test_the_mutants_of_a_definition_fail_as_items_for_the_right_reason(tmp_path):
     traces = tmp_path / "traces.jsonl"
     command = [

@@ -117,7 +117,7 @@ def ended_as(judge, name, results):
     return evaluation, expected
 
 
-@pytest.mark.parametrize("name", one_in(8, MUTANTS, slow=["experts_gelu_experts"]))
+@pytest.mark.parametrize("name", one_in(12, MUTANTS, slow=["experts_gelu_experts"]))
 def test_a_mutant_is_caught_and_named(judge, name, results):
     assert_caught(*ended_as(judge, name, results))
 

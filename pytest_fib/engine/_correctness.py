@@ -45,10 +45,11 @@ class CallBackend(Protocol):
     def expected(self, workload: Workload) -> Expected:
         """The right outputs: the reference in float64 or, if that is impossible, as it is."""
 
-    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+    def yardsticks(self, is_near: Callable[[], bool], *, own: bool) -> Iterator[list[Outputs]]:
         """The reference's outputs as honest rounding may change them, the quickest first.
 
-        The first are in its own dtypes; the others in float64, unless ``own``.
+        The first are in its own dtypes; the others in float64, unless ``own``. The last are made
+        only if what is wrong ``is_near`` enough to what these explain.
         """
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:

@@ -268,10 +268,10 @@ class FunctionChecker:
         result = run_widened(self._reference, list(inputs.values()), **how)
         return self._named(result, _same if how.get("own") else widened_dtype)
 
-    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+    def yardsticks(self, is_near: Callable[[], bool], *, own: bool) -> Iterator[list[Outputs]]:
         own_outputs = self._call_reference()
         yield [own_outputs]
-        for runs in yardstick_runs(own_outputs, own=own):
+        for runs in yardstick_runs(own_outputs, is_near, own=own):
             outputs = []
             for how in runs:
                 # Other decisions of a variation may have another shape: then it is no yardstick.

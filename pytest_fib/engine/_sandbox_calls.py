@@ -179,7 +179,7 @@ class SandboxCalls:
                 fill_with_poison(tensor, POISONS[1])
         return self._context.ask_reference(call)
 
-    def yardsticks(self, *, own: bool) -> Iterator[list[Outputs]]:
+    def yardsticks(self, is_near: Callable[[], bool], *, own: bool) -> Iterator[list[Outputs]]:
         tensors = self._reference
         if own:
             tensors = replace(tensors, widened_outputs=tensors.outputs)
@@ -192,7 +192,7 @@ class SandboxCalls:
             self._check_kept(self._kept.outputs, again)
         _put_back(written, expected)
         yield [own_outputs]
-        for runs in yardstick_runs(own_outputs, own=own):
+        for runs in yardstick_runs(own_outputs, is_near, own=own):
             varied = [(how, self._varied(tensors, Widened(**how))) for how in runs]
             _put_back(written, expected)
             yield [believed(how, outputs) for how, outputs in varied if outputs is not None]

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from pytest_fib.sandbox._waiting import waited_ns as waited_ns
     from pytest_fib.sandbox._widen import (
         DECIDED_AT_RANDOM as DECIDED_AT_RANDOM,
+        MOVED_AGAIN as MOVED_AGAIN,
         YARDSTICKS as YARDSTICKS,
         run_widened as run_widened,
         widened_dtype as widened_dtype,
@@ -117,6 +118,6 @@ __getattr__ = lazily(
         "_sandbox": "LocalSandbox ProcessSandbox Sandbox no_answer_within",
         "_spare": "SpareProcess",
         "_waiting": "waited_ns",
-        "_widen": "DECIDED_AT_RANDOM YARDSTICKS run_widened widened_dtype",
+        "_widen": "DECIDED_AT_RANDOM MOVED_AGAIN YARDSTICKS run_widened widened_dtype",
     },
 )

@@ -90,10 +90,22 @@ SHOWING_ALL = _names("""
 """)
 SHOWING_SOME = _names("slice select index narrow split unbind index_select gather")
 _SHOWING = SHOWING_ALL | SHOWING_SOME
-#: Gates of recurrences, what goes on with what was gated, how many steps chunks usually have, and
-#: the largest logarithm that counts: float32's numbers end there.
-_GATES, _CARRIES = _names("exp exp2 sigmoid"), _names("add sub clone _to_copy detach where")
-CHUNK, MOST_LOGARITHM = 64, 128.0
+#: Logarithms of what may be gates of recurrences, by operation.
+_GATES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": lambda value: value.clone(),
+    "exp2": lambda value: value * math.log(2),
+    "sigmoid": torch.nn.functional.logsigmoid,
+}
+#: What gates are multiplied by, and which arguments that are; what goes on with what was gated.
+_GATING = {"mul": ((0, 1), (1, 0)), "addcmul": ((1, 2), (2, 1))}
+_CARRIES = _names("add sub clone copy _to_copy detach where")
+#: What puts other numbers among those that it shows.
+_PUTTING = _names("masked_fill nan_to_num where")
+#: How many steps chunks usually have, and to what share sums of so many logarithms are rounded: the
+#: random walk of their roundings in float32 is as long.
+CHUNK, SUM_STEP = 64, 2.0**-21
+#: Larger sums are rounded to quarters; and a gate that makes what is multiplied by it uncertain.
+MOST_SUM, ANY_GATE = 0.25 / SUM_STEP, 4.0
 #: What ``log1p`` is part of a logarithm of a sum of.
 _POWERS = _names("exp exp2")
 
@@ -270,35 +282,40 @@ class Gated:
     """What has been multiplied by gates so many ``times``, one after the other.
 
     Recurrences such as that of gated linear attention are computed in chunks: a product of gates is
-    the exponential of a difference of two running sums of their logarithms, which are off by
-    roundoffs of these sums. ``logarithms`` has the sum of their magnitudes.
+    the exponential of a difference of two running sums of their logarithms, which are rounded. So
+    ``sums`` are, once they are multiplied by ``grid``; other grids are other roundings.
     """
 
-    logarithms: torch.Tensor
+    sums: torch.Tensor
+    grid: float
     times: int = 1
 
     @classmethod
-    def by(cls, gate: torch.Tensor, before: Gated | None) -> Gated:
+    def by(cls, logarithms: torch.Tensor, before: Gated | None, grid: float) -> Gated:
         """The same with one more gate; each chunk begins anew."""
-        more = (
-            gate.detach().log().abs_().nan_to_num_(0.0, MOST_LOGARITHM).clamp_max_(MOST_LOGARITHM)
-        )
-        if before is None:
-            return cls(more)
-        if before.times % CHUNK == 0:
-            return cls(more, before.times + 1)
-        return cls(before.logarithms + more, before.times + 1)  # both broadcast to the product
+        times = before.times if before else 0
+        if before is not None and times % CHUNK:
+            logarithms = before.sums + logarithms  # both broadcast to the product
+        mantissas, exponents = torch.frexp(logarithms * grid)
+        rounded = torch.ldexp(mantissas.div_(SUM_STEP).round_().mul_(SUM_STEP / grid), exponents)
+        return cls(rounded, grid, times + 1)
 
     def fits(self, result: torch.Tensor) -> bool:
-        """Whether a result has a logarithm for each element, or for several."""
-        pairs = zip(reversed(self.logarithms.shape), reversed(result.shape), strict=False)
-        longer = self.logarithms.dim() > result.dim()
+        """Whether a result has a sum for each element, or for several."""
+        pairs = zip(reversed(self.sums.shape), reversed(result.shape), strict=False)
+        longer = self.sums.dim() > result.dim()
         return not longer and all(one in (1, other) for one, other in pairs)
 
-    @property
-    def error(self) -> torch.Tensor:
-        """How far off the difference of two such sums may be, and so what is gated, as a share."""
-        return 2 * self.logarithms * ROUNDOFF
+    def last(self, gate: torch.Tensor, before: Gated) -> torch.Tensor:
+        """The last gate as the sums have it; as it is where they are infinite.
+
+        Where sums are so large that they hold no gate it may be any, and is one that shows.
+        """
+        if before.times % CHUNK == 0:
+            return gate
+        step = self.sums - before.sums
+        any_gate = torch.where(self.sums.abs() > MOST_SUM, ANY_GATE, step.exp())
+        return torch.where(step.isfinite(), any_gate.to(gate.dtype), gate)
 
 
 #: Rows shorter than that are taken with all others.
@@ -329,21 +346,105 @@ class UntilChanged(Generic[T]):
         return known[1] if known and known[0] == value._version else None
 
 
+#: What was gated of parts of tensors, by where these are.
+Parts = MutableMapping[torch.Tensor, dict[tuple[Any, ...], Gated]]
+
+
+def _place(part: torch.Tensor) -> tuple[Any, ...]:
+    """Where in its memory a part of a tensor is."""
+    return part.storage_offset(), part.shape, part.stride()
+
+
+@dataclass
+class Recurrences:
+    """What a run multiplies by gates again and again, and the gates as chunks have them.
+
+    - ``grid``: what logarithms are rounded on.
+    - ``gates``: logarithms of exponentials and sigmoids, and of views of these.
+    - ``gated``: what gates have been multiplied into, one after the other; ``parts``, of tensors,
+      by where in these.
+    """
+
+    grid: float = 1.0
+    gates: UntilChanged[torch.Tensor] = field(default_factory=UntilChanged)
+    gated: UntilChanged[Gated] = field(default_factory=UntilChanged)
+    parts: Parts = field(default_factory=WeakIdKeyDictionary)
+
+    def run(self, call: Operation, run: Callable[[Operation], Any]) -> Any:
+        """An operation's result, with its gate as chunks have it."""
+        # Of what is changed in place, they are gone once it was run.
+        logarithms = self._logarithms(call)
+        call, gated = self._with_gate(call)
+        result = run(call)
+        if is_wide(result):
+            if logarithms is not None:
+                self.gates.note(result, logarithms)
+            self._note(call, result, gated)
+        return result
+
+    def _logarithms(self, call: Operation) -> torch.Tensor | None:
+        """Those of what may be gates; None of other results."""
+        if call.name in _GATES:
+            return _GATES[call.name](call.args[0]) if is_wide(call.args[0]) else None
+        if call.name not in _SHOWING or (known := self.gates.get(call.args[0])) is None:
+            return None
+        if call.name in _PUTTING:
+            return call.plain().log()  # type: ignore[no-any-return]
+        shown: torch.Tensor = replace(call, args=(known, *call.args[1:])).plain()
+        return shown
+
+    def _with_gate(self, call: Operation) -> tuple[Operation, Gated | None]:
+        """An operation whose gate is as a difference of sums has it, and what is gated then.
+
+        A first gate stays as it is. There is None of what no gate is multiplied into.
+        """
+        if call.name in _CARRIES:
+            sources = call.args[1:2] if call.name == "copy" else call.args[:2]
+            return call, next(filter(None, map(self._before, sources)), None)
+        for place, other in _GATING.get(call.name, ()):
+            gate, before = call.args[place], self._before(call.args[other])
+            logarithms = self.gates.get(gate)
+            if logarithms is None or not is_wide(call.args[other]):
+                continue
+            gated = Gated.by(logarithms, before, self.grid)
+            if before and not (call.in_place and place == 0):
+                args = [*call.args]
+                args[place] = gated.last(gate, before)
+                call = replace(call, args=tuple(args))
+            return call, gated
+        return call, None
+
+    def _before(self, value: Any) -> Gated | None:
+        """What a tensor is known to be a product of gates with, or that part of another one."""
+        known = self.gated.get(value)
+        if known is None and is_wide(value) and value._base is not None:
+            return self.parts.get(value._base, {}).get(_place(value))
+        return known
+
+    def _note(self, call: Operation, result: torch.Tensor, gated: Gated | None) -> None:
+        """Note what is gated, and where it was put."""
+        gated = gated if gated is not None and gated.fits(result) else None
+        if gated is not None:
+            self.gated.note(result, gated)
+        if call.in_place and result._base is not None:
+            parts = self.parts.setdefault(result._base, {})
+            parts.pop(_place(result), None)
+            if gated is not None:
+                parts[_place(result)] = gated
+
+
 @dataclass
 class Computed:
     """What a run has computed that counts where it is used.
 
     - ``exponentials``: results of exponential functions.
     - ``products``: results of multiplications, with both factors.
-    - ``gates``: exponentials and sigmoids, and views of these.
-    - ``gated``: what gates have been multiplied into, one after the other.
     """
 
+    recurrences: Recurrences = field(default_factory=Recurrences)
     sums: Sums = field(default_factory=WeakIdKeyDictionary)
     exponentials: UntilChanged[bool] = field(default_factory=UntilChanged)
     products: UntilChanged[Sequence[Any]] = field(default_factory=UntilChanged)
-    gates: UntilChanged[bool] = field(default_factory=UntilChanged)
-    gated: UntilChanged[Gated] = field(default_factory=UntilChanged)
 
     def is_exponential(self, value: Any) -> bool:
         """Whether a tensor is what an exponential function gave, and was not changed since."""
@@ -353,24 +454,9 @@ class Computed:
         """What a tensor is the product of, if it is one and was not changed since."""
         return self.products.get(value) or ()
 
-    def gate(self, call: Operation) -> Gated | None:
-        """What is multiplied by a gate once more, with this one; None of any other operation."""
-        if call.name in _CARRIES:
-            return next(filter(None, map(self.gated.get, call.args[:2])), None)
-        if call.name != "mul" or not all(map(is_wide, call.args[:2])):
-            return None
-        for gate, other in (call.args[:2], call.args[1::-1]):
-            if self.gates.get(gate):
-                return Gated.by(gate, self.gated.get(other))
-        return None
-
     def note(self, call: Operation, result: Any) -> None:
         """Take in an operation's result."""
-        if not is_wide(result):
-            return
-        if call.name in _GATES or (call.name in _SHOWING and self.gates.get(call.args[0])):
-            self.gates.note(result, True)
-        if call.in_place:
+        if not is_wide(result) or call.in_place:
             return
         if call.name in _POWERS:
             self.exponentials.note(result, True)
@@ -403,12 +489,7 @@ def moved_result(
     an implementation may add the same terms twice. What is computed from a sum with 1, logarithms
     of sums of exponentials for one, is moved as that sum is.
     """
-    gated = computed.gate(call)
-    result = _moved_result(call, noise, computed)
-    if gated is not None and gated.fits(result):
-        if gated.times > 1 and call.name == "mul":
-            result.add_(result * (noise(gated.error) * gated.error))  # all of a gate's alike
-        computed.gated.note(result, gated)
+    result = computed.recurrences.run(call, lambda call: _moved_result(call, noise, computed))
     computed.note(call, result)
     return result
 
@@ -727,10 +808,13 @@ def _deviation_and_mean(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.
 def _less_logsumexp(
     value: torch.Tensor, dim: int, half_to_float: bool = False, *_: Any
 ) -> torch.Tensor:
-    """A logarithm of softmax as of kernels that keep that of the sum, in float32."""
-    top = value.amax(dim, keepdim=True)
-    log_of_sum = (value - top).exp().sum(dim, keepdim=True).log() + top
-    logarithm = value.float() - log_of_sum.float()
+    """A logarithm of softmax as of kernels that keep that of the sum, all of it in float32.
+
+    Of large numbers the sum's logarithm is lost then, and the weights of equal ones are all 1.
+    """
+    narrow = value.float()
+    top = narrow.amax(dim, keepdim=True)
+    logarithm = narrow - ((narrow - top).exp().sum(dim, keepdim=True).log() + top)
     return logarithm if half_to_float else logarithm.to(value.dtype)
 
 

@@ -34,6 +34,7 @@ from pytest_fib.sandbox._operations import (
     Decider,
     ExponentialAgain,
     Operation,
+    Recurrences,
     SoftmaxOfLogSum,
     Together,
     added_from_the_end,
@@ -63,6 +64,8 @@ ANOTHER_WAY = "it does not always make the same decisions"
 _SCATTERS = ("scatter", "scatter_add")
 #: The largest weight, but for rounding.
 MOST_WEIGHT = 1 + 2.0**-20
+#: Multiples of it are spread between integers.
+GOLDEN = 0.6180339887498949
 #: What bits are multiplied by that are mixed; and how many different numbers are noise.
 MIXING = 0x2545F4914F6CDD1D
 NOISES = 1 << 24
@@ -318,7 +321,7 @@ class Sampling(Replaying):  # type: ignore[no-untyped-call]
         super().__init__(decisions)
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
-        self._computed = Computed()
+        self._computed = Computed(Recurrences(grid=1 + GOLDEN * (seed or 0) % 1))
 
     def decide(self, decision: Decider) -> Any:
         """The first run's decision."""

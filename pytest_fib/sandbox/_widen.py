@@ -86,6 +86,9 @@ YARDSTICKS: tuple[tuple[Mapping[str, Any], ...], ...] = (
 #: More of them for outputs that are decided, such as whether the number of decisions is odd: of
 #: several that may fall either way, leaning moves all together, and then it is as even as before.
 DECIDED_AT_RANDOM: tuple[Mapping[str, Any], ...] = tuple({"moved": 1000 + i} for i in range(6))
+#: And more where outputs are hardly wrong after all of these: of a few elements that share an error
+#: the largest of a few samples may be small by luck.
+MOVED_AGAIN: tuple[Mapping[str, Any], ...] = tuple({"moved": 2000 + i} for i in range(8))
 #: Seeds of the runs that measure how far the inputs of decisions are off.
 _SAMPLES = (101, 102)
 

@@ -45,7 +45,8 @@ round them; in float64 with the result of each operation moved by roundoffs of f
 logarithm of a sum of exponentials by those of the sum and of the largest exponent, and softmax that
 is used several times by the sum of a run that wasn't moved; and with terms of sums added one after
 the other in float32, reciprocals for divisors, running sums from the end as differences, softmax as
-``exp(x - logsumexp)``, and ``logaddexp`` by the smaller number (``sandbox.YARDSTICKS``). Where one
+``exp(x - logsumexp)``, and ``logaddexp`` by the smaller number (``sandbox.YARDSTICKS``); and moved
+by other roundoffs where elements are nearly within these bounds (``MOVED_AGAIN``). Where one
 of these yardsticks uses up to a fraction ``f`` of the bounds in a row, the row's elements may use
 ``YARDSTICK * f``; likewise the row's root mean square and the bias. Where a row's elements are
 alike they share their roundings, and so its root mean square may be what one element is off by.

@@ -7,7 +7,7 @@ Random elements hardly ever equal them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf, nan
+from math import inf, log, nan, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -80,6 +80,23 @@ def put_limits(
             _put(tensor, sources, name, context)
     if asked := special_values(name, context.definition, uses, rule):
         _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
+
+
+def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make few elements of half the rows count in a softmax, in half of all normal workloads.
+
+    Of n normal numbers few count from a deviation of ``sqrt(2 * ln(n))`` on (Derrida, Random-energy
+    model, 1981); of standard ones all do. Half of these rows are multiples of 1/2, as of logits of
+    few bits: some are equal, of those that count as well.
+    """
+    is_normal = context.regime.get("values", "normal") == "normal"
+    if not is_normal or not tensor.dim() or not tensor.numel() or context.turn % 2:
+        return
+    of_rows = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.float32)
+    sort = of_rows.random_(0, 4, generator=context.device_random)
+    peaked = tensor.float() * sqrt(2 * log(max(tensor.shape[-1], 2)))
+    peaked = torch.where(sort == 1, (2 * peaked).round() / 2, peaked)
+    tensor.copy_(torch.where(sort < 2, peaked.to(tensor.dtype), tensor))
 
 
 def _put_asked(

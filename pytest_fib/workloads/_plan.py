@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,9 @@ MOST_LISTED = 4096
 QUICK_TRIES = 1000
 #: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
 UNKNOWN_MAX = 100
+#: Names of scalars that say how far windows reach, and the most that is suggested for these.
+STEPS_OF_WINDOWS = re.compile(r"(.*_)?(stride|dilation|kernel_size|groups|hop|hop_length)")
+UNKNOWN_STEP = 4
 #: Rules of inputs whose elements may as well be other numbers.
 HOLD_ANY = (kinds.Values, kinds.Normal, kinds.Uniform)
 
@@ -431,13 +435,17 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
 def _pasted(name: str, planned: Plan) -> str:
     """A rule to begin with: all numbers of the dtype, or those that a reference may index with.
 
-    What is divided by is not 0, and negative numbers that the reference asks for are among them.
+    What is divided by is not 0, nor are steps of convolutions and the like, which are small.
+    Negative numbers that the reference asks for are among them. Scalars are no bits.
     """
-    dtype, uses = planned.definition.inputs[name].dtype, planned.uses
+    spec, uses = planned.definition.inputs[name], planned.uses
     asked = uses.limits.get(name, set())
-    least, most = dtype.ends
-    if dtype.itemsize_bits > BITS_OF_BYTES and name not in uses.calculated - uses.numbers:
-        least, most = min((0, *asked)), UNKNOWN_MAX
+    least, most = spec.dtype.ends
+    any_number = not spec.is_scalar and name in (uses.calculated - uses.numbers) | uses.any_bits
+    if spec.dtype.itemsize_bits > BITS_OF_BYTES and not any_number:
+        steps = spec.is_scalar and STEPS_OF_WINDOWS.fullmatch(name)
+        least, most = min((0, *asked)), UNKNOWN_STEP if steps else UNKNOWN_MAX
+        least = 1 if steps else least
     least, most = max(least, -(2**31)), min(most, 2**31 - 1)
     if name in uses.whole_divisors and 0 not in asked:
         least = 1

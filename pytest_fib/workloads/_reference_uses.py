@@ -79,6 +79,8 @@ _AMONG = {"isin"}
 _MASKED = {"masked_fill": (1, 2), "where": (0, 1, 2)}
 #: Functions that search among elements in order, and where these are among the arguments.
 _SEARCHED = {"searchsorted": 0, "bucketize": 1}
+#: Functions of logits, some of which count for much more than others.
+_WEIGHING = {"softmax", "log_softmax", "logsumexp", "cross_entropy"}
 #: Functions that put what is among their arguments, but for the first, into a tensor.
 _FILLS = {"where", "full", "full_like", "new_full", "masked_fill"}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
@@ -153,6 +155,8 @@ class ReferenceUses:
     #: The infinities and NaN that the reference asks for whether inputs' elements are these; all
     #: of them where it only moves elements, whatever these are.
     asked: dict[str, set[float]] = field(default_factory=dict)
+    #: The floating inputs of which a softmax is made, or a logarithm of a sum of exponentials.
+    weighed: set[str] = field(default_factory=set)
     #: The floating inputs that others are compared with, or subtracted from, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
     #: Lengths of what is one of several things that count, so that others may be left without it.
@@ -172,6 +176,10 @@ class ReferenceUses:
     divides: bool = False
     #: Whether outputs are bits that integers hold, viewed as floating numbers.
     bits: dict[str, bool] = field(default_factory=dict)
+
+    def are_logits(self, name: str) -> bool:
+        """Whether an input has logits, by its name or since a softmax is made of it."""
+        return name in self.weighed or "logits" in name.split("_")
 
     @classmethod
     def of(cls, definition: Definition) -> ReferenceUses:
@@ -355,14 +363,34 @@ class _Reader(ast.NodeVisitor):
         """Whether a name is that of a module, such as ``torch``, rather than of a variable."""
         return isinstance(node, ast.Name) and not self._expressions.is_variable(node)
 
+    def _weighed(self, logits: ast.expr) -> None:
+        """Note the input of which a softmax is made, also if that is scaled before."""
+        held = self._expressions.calculation(logits) or logits
+        parts = [held.left, held.right] if isinstance(held, ast.BinOp) else [held]
+        sources = [self._expressions.source(each) for each in parts]
+        self._uses.weighed |= {each.input for each in sources if each}
+
+    @property
+    def _counts(self) -> bool:
+        """Whether no output has floating numbers, so that what is compared goes into none."""
+        return not any(spec.dtype.is_floating for spec in self._outputs.values())
+
     def _decides(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
-        """Note what a function compares elements with; of ``hardshrink``, the two numbers."""
+        """Note what a function compares elements with, or weighs by others.
+
+        Of ``hardshrink`` it is two numbers.
+        """
         if name in _COMPARISONS:
             self._note_limits(*arguments[:2])
+        if name in _WEIGHING and arguments:
+            self._weighed(arguments[0])
         is_sorted = not any(each.arg == "sorter" for each in keywords)
         if name in _SEARCHED and len(arguments) > _SEARCHED[name] and is_sorted:
             source = self._expressions.source(arguments[_SEARCHED[name]])
             self._uses.searched |= {source.input} if source else set()
+            sought = self._expressions.source(arguments[1 - _SEARCHED[name]])
+            if sought and self._counts:  # infinities have a place as well
+                self._uses.asked.setdefault(sought.input, set()).update((-inf, inf))
         if name != "hardshrink" or not arguments:
             return
         given = [each.value for each in keywords if each.arg == "lambd"] or arguments[1:]
@@ -559,12 +587,11 @@ class _Reader(ast.NodeVisitor):
         name = self._expressions.integer(index)
         if name is None:
             return None
-        axis, more = self._expressions.axis(tensor, dim, name), None
-        if self._expressions.is_as_given(index):
-            axis, more = self._expressions.size_of_made(tensor, dim) or (axis, None)
+        made = self._expressions.size_of_made(tensor, dim)
+        axis, more = made or (self._expressions.axis(tensor, dim, name), None)
         if axis is not None:
             self._uses.picks.setdefault(name, axis)
-        if more:
+        if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -51,6 +52,9 @@ SCALAR_BITS = 8
 #: Integers of less than so many are all dealt, if they are several times as many as special ones;
 #: and steps from one to the next, prime to any such number.
 MOST_DEALT, STRIDES = 72, (73, 79, 83, 89, 97, 101)
+#: How many integers are looked through for one whose reciprocal is too small, with how many of its
+#: multiples.
+LOOKED_THROUGH, SHORT_MULTIPLES = 64, 64
 #: How many scalars that could be any number are near to an end of their range; and how near at
 #: most, as the binary logarithm of a share of the range: 1 / (1 - p) is too large for float16 then.
 NEAR_SHARE, NEAREST = 0.5, 20
@@ -187,7 +191,7 @@ def _fill(
     # The generators import torch, which planning and scalars do without.
     import torch
 
-    from pytest_fib.workloads._limits import put_limits
+    from pytest_fib.workloads._limits import make_peaked, put_limits
     from pytest_fib.workloads._structure_generators import FILLS
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
@@ -209,6 +213,8 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
+        if rule.kind == "values" and planned.uses.are_logits(name):
+            make_peaked(compact, context)
         put_limits(name, compact, planned.uses, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
@@ -327,13 +333,39 @@ def _as_compared(
 ) -> Scalar:
     """A scalar that is drawn: in half of the workloads, one that elements may equal if compared.
 
-    In the others it shows what rounds such a number. One that is given stays.
+    In the others it shows what rounds such a number. One in four divisors shows what multiplies by
+    its reciprocal. One that is given stays.
     """
+    rule = inputs.rules[name]
+    if name in planned.uses.whole_divisors and isinstance(rule, kinds.Integers):
+        is_drawn = name not in workload.inputs and workload.seed % 4 == 1
+        steps = inputs.steps(rule)
+        if is_drawn and steps.are_all:
+            return _of_short_reciprocal(int(number), steps.ends[1])
+        return number
     is_compared = name in planned.uses.compared and isinstance(number, float)
     if not is_compared or workload.seed % 2 or name in workload.inputs:
         return number
     low, high = _range(name, inputs) or (-math.inf, math.inf)
     return min(max(_of_few_bits(number), low), high)
+
+
+def _of_short_reciprocal(least: int, most: int) -> int:
+    """An integer some of whose multiples fall short, once multiplied by its float32 reciprocal.
+
+    The first is 41. It is the next one from ``least`` on; and that if there is none up to ``most``.
+    """
+    for divisor in range(max(least, 1), min(most, least + LOOKED_THROUGH) + 1):
+        reciprocal = _float32(1 / divisor)
+        if any(_float32(n * divisor * reciprocal) < n for n in range(1, SHORT_MULTIPLES)):
+            return divisor
+    return least
+
+
+def _float32(number: float) -> float:
+    """The float32 number that is nearest."""
+    rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    return rounded
 
 
 def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
@@ -449,6 +481,11 @@ class Steps:
         if abs(base) <= STEP_ERROR * size:
             base = 0
         return cls((first, first + int((high - low) / size + STEP_ERROR)), size, base)
+
+    @property
+    def are_all(self) -> bool:
+        """Whether all integers between the ends are steps."""
+        return self.size == 1 and self.base == 0
 
     def number(self, n: float) -> float:
         """The number of a step."""

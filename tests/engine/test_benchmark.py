@@ -385,6 +385,7 @@ def test_both_sides_are_asked_alike(exchange):
     assert kinds["candidate"].count(Collect) == kinds["reference"].count(Collect) - 2 >= 1
 
 
+@pytest.mark.thorough
 def test_calls_that_seem_slow_by_themselves_are_made_again_more_often(
     exchanged, request_for, monkeypatch
 ):
@@ -399,6 +400,7 @@ def test_calls_that_seem_slow_by_themselves_are_made_again_more_often(
     assert [step.idle for step in steps["reference"]] == [True, False] * len(steps["candidate"])
 
 
+@pytest.mark.thorough
 def test_what_is_known_of_a_reference_is_not_measured_again(request_for, exchanged):
     """Another implementation, and then another workload of the same definition."""
     other = GOOD.replace("x * factor", "factor * x")
@@ -527,6 +529,7 @@ def read_in_time(monkeypatch):
     monkeypatch.setattr("pytest_fib.engine._cheat_checks.late_ns", lambda *_: 0.0)
 
 
+@pytest.mark.thorough
 def test_what_may_be_waits_for_a_core_is_timed_more_often(
     accounts, read_in_time, timed, definition
 ):
@@ -569,6 +572,7 @@ def test_reading_that_takes_long_while_the_machine_is_busy_is_measured_again(
     assert pauses[:times] == [0.1, 0.5, 2.0, 1.0, 2.0][:times]
 
 
+@pytest.mark.thorough
 def test_on_a_busy_machine_what_is_uncertain_is_in_the_intervals(accounts, timed, definition):
     busy = Accounting(1e6, 1e6, hidden_ns=2e6, error_ns=2e6, other_error_ns=2e6, allowed_ns=5e4)
     # As often as blocks are prepared: again where the first rough times were slow.

@@ -159,7 +159,7 @@ def triton_build(judge, definition, solution):
     return triton_build
 
 
-@pytest.mark.parametrize("number", [-1, 10**300])
+@pytest.mark.parametrize("number", [-1, pytest.param(10**300, marks=pytest.mark.thorough)])
 def test_a_build_with_numbers_that_no_compiler_gives_is_forged(triton_build, number):
     host = f"""
     from dataclasses import replace

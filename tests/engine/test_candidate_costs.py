@@ -46,6 +46,7 @@ def test_where_an_interpreter_is_slow_smaller_workloads_are_tried_and_the_outcom
     assert left_out["why"].startswith("the implementation would take too long, here and in ")
 
 
+@pytest.mark.thorough
 def test_what_is_not_interpreted_may_take_longer_but_not_all_of_the_time(search):
     result = search(EACH, language="python")
     assert result.outcome.status.value == "PASSED"

@@ -69,7 +69,7 @@ def test_yardsticks_are_asked_for_until_they_explain_what_is_wrong(errors, asked
     expected = torch.full((1, 64), 1e-9, dtype=torch.float64)
     made = []
 
-    def yardsticks():
+    def yardsticks(is_near):
         for error in errors:
             made.append(error)
             yield [{"y": (expected + error).float()}]
@@ -78,6 +78,21 @@ def test_yardsticks_are_asked_for_until_they_explain_what_is_wrong(errors, asked
     assert checker(expected, yardsticks=yardsticks).check(got).passed
     assert len(made) == asked
     assert not checker(expected).check(got).passed
+
+
+@pytest.mark.parametrize(("error", "is_near"), [(1e-5, True), (4e-5, False)])
+def test_more_yardsticks_are_made_where_others_nearly_explain_what_is_wrong(error, is_near):
+    """Elements that share an error were moved by little, by luck."""
+    expected, asked = torch.full((1, 64), 1e-9, dtype=torch.float64), []
+
+    def yardsticks(is_near):
+        yield [{"y": (expected + 3e-6).float()}]
+        asked.append(is_near())
+        if asked[0]:
+            yield [{"y": (expected + 6e-6).float()}]
+
+    verdict = checker(expected, yardsticks=yardsticks).check({"y": (expected - error).float()})
+    assert (verdict.passed, asked) == (is_near, [is_near])
 
 
 def test_an_element_that_says_more_than_its_place_is_in_the_first_line():

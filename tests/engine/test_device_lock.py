@@ -499,6 +499,7 @@ def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(evaluate_amon
     assert all(seen)
 
 
+@pytest.mark.thorough
 def test_who_stopped_itself_is_not_continued_after_a_pause(evaluate_among_exclusive_users):
     evaluation, seen = evaluate_among_exclusive_users(STOPS_ITSELF)
     assert evaluation.status == "TIMEOUT"

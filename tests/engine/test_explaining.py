@@ -77,6 +77,7 @@ def test_what_takes_too_long_is_explained_by_a_smaller_workload(of_a_row, rows):
     assert max(explained) == rows
 
 
+@pytest.mark.thorough
 def test_what_is_far_beyond_its_bound_is_not_shrunk_to_what_may_be_rounding():
     """All of one row is off by little more than is allowed; of many rows, some are missing."""
 

@@ -175,6 +175,7 @@ def test_devices_take_the_next_as_they_are_free(trace_set):
     assert len(traces) == 3
 
 
+@pytest.mark.thorough
 def test_a_process_that_ends_costs_one_evaluation(trace_set):
     process = DeviceProcess("nonsense", "7", TensorFiles())
     request = EvaluationRequest(

@@ -66,6 +66,7 @@ def counting(request, marks):
     return request.model_copy(update={"solution": solution})
 
 
+@pytest.mark.thorough
 def test_a_verdict_is_made_once_though_the_connection_is_lost(ssh, marks):
     request = counting(evaluation("slow"), marks)
     said = []
@@ -155,6 +156,7 @@ def test_a_worker_that_nobody_needs_ends(ssh):
         assert is_gone(worker)
 
 
+@pytest.mark.thorough
 def test_what_a_killed_worker_left_is_removed_by_a_later_one(ssh, monkeypatch):
     """And nothing of one that still works."""
     with tempfile.TemporaryDirectory() as there:  # a short path, as sockets need

@@ -79,6 +79,7 @@ def test_last_failed_runs_what_failed_and_no_more(toys):
     result.stdout.fnmatch_lines(["run-last-failure: rerun previous 2 failures"])
 
 
+@pytest.mark.thorough
 def test_last_failed_ends_with_a_repaired_implementation(toys):
     toys.run().assert_outcomes(passed=2, failed=2)
     toys.implement("tail", "x, factor\nreturn x * factor")

@@ -45,6 +45,7 @@ def test_trace_stops_in_each_kernel(scale):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("option", ["--pdb", pytest.param("--trace", marks=pytest.mark.thorough)])
 def test_leaving_the_debugger_ends_the_run_and_is_no_failure_of_the_kernel(scale, option):
     body = "return x * factor" if option == "--trace" else "breakpoint()\nreturn x * factor"
@@ -75,6 +76,7 @@ def test_a_timeout_shows_where_all_threads_are_and_names_the_option(scale):
     )
 
 
+@pytest.mark.thorough
 def test_a_timeout_in_an_interpreter_says_that_this_is_slow(scale):
     scale.implement("slow", "x, factor\nwhile True:\n    pass", more=', language="triton"')
     options = "-k", "slow and correctness", "--fib-timeout=1", "--fib-isolation=process"

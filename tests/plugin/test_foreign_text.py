@@ -30,7 +30,7 @@ def shown_text(text):
     return text
 
 
-@pytest.mark.parametrize("isolation", ["process", "none"])
+@pytest.mark.parametrize("isolation", [pytest.param("process", marks=pytest.mark.thorough), "none"])
 def test_escapes_in_an_exception_and_in_prints_do_nothing_anywhere(scale, isolation):
     scale.implement("nasty", RAISING)
     options = "-v", "-k", "nasty", "--junitxml=junit.xml", "--show-capture=no"

@@ -24,6 +24,7 @@ def test_an_interrupted_run_says_where_and_nothing_is_imported_for_its_end(scale
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.thorough
 def test_the_whole_way_is_shown_where_that_is_asked_for(scale):
     scale.write("conftest.py", INTERRUPTED)
     result = scale.run_apart("--full-trace")

@@ -168,7 +168,13 @@ def test_what_is_done_with_one_implementation_follows_each_other(toys):
     assert len(alone) > len(set(alone)) == len(list(groupby(alone)))
 
 
-@pytest.mark.parametrize("way", ["-p", "PYTEST_PLUGINS", "conftest"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "-p",
+        *(pytest.param(way, marks=pytest.mark.thorough) for way in ("PYTEST_PLUGINS", "conftest")),
+    ],
+)
 def test_a_plugin_that_is_installed_may_be_named_as_well(pytester, monkeypatch, way):
     monkeypatch.delenv("PYTEST_PLUGINS", raising=False)
     pytester.makepyfile(

@@ -415,6 +415,7 @@ def pytest_configure(config):
 """
 
 
+@pytest.mark.thorough
 def test_a_disk_that_becomes_full_leaves_whole_records(toys):
     toys.write("conftest.py", f"FREED = False\n{LIMITED}")
     result = toys.run_apart("--fib-examples=20")

@@ -121,6 +121,7 @@ def test_a_machine_that_cannot_be_used_is_a_usage_error(far, host, options, mess
     assert not (far.path / "fib-traces.jsonl").exists()
 
 
+@pytest.mark.thorough
 def test_machines_are_connected_to_at_the_same_time(far):
     """Neither answers before the other is asked."""
     python = far.write(
@@ -176,6 +177,7 @@ def test_a_machine_without_containers_is_a_usage_error(far):
     )
 
 
+@pytest.mark.thorough
 def test_a_connection_lost_before_the_first_item_is_taken_up_again(far):
     far.write(
         "conftest.py",

@@ -112,6 +112,7 @@ def test_a_replayed_workload_needs_no_seed(noted):
     assert not [line for line in result.outlines if re.match("fib: seed |--fib-seed=", line)]
 
 
+@pytest.mark.thorough
 def test_no_kernel_can_read_the_seed_of_a_run_in_its_log(project, scale_yaml):
     project.define(scale_yaml)
     project.pytester.makeini("[pytest]\naddopts = --fib-examples=1")

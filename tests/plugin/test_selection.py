@@ -56,6 +56,7 @@ def test_traces_without_a_time_and_calls_that_nobody_captured_choose_nothing(pro
     )
 
 
+@pytest.mark.thorough
 def test_no_test_is_collected_and_workers_change_nothing(project, dataset):
     project.write("test_it.py", "raise AssertionError\n")
     dataset.save(project.path / "all.json")

@@ -50,6 +50,7 @@ def test_shards_are_the_same_again_and_of_what_is_selected(many):
     assert [len(part) for part in parts] == [1, 1]
 
 
+@pytest.mark.thorough
 def test_a_shard_may_be_empty_where_others_have_tests(many):
     result = many.run("--fib-shard=9/9")
     assert result.ret == pytest.ExitCode.OK

@@ -1,6 +1,9 @@
 """When the tables of a definition are written."""
 
+import pytest
 
+
+@pytest.mark.thorough
 def test_under_xdist_a_definition_has_its_tables_as_soon_as_it_is_done(toys):
     """And once: the items of others come after them, the count of records at the end."""
     lines = toys.run_apart("-n", "1", "-v").stdout.str()

@@ -157,7 +157,13 @@ def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
         assert any(w.regime.get("values") != "zeros" for w in equal)
 
 
-@pytest.mark.parametrize("rule", [{"kind": "integers", "max": 18}, {"kind": "boolean"}])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"kind": "integers", "max": 18},
+        pytest.param({"kind": "boolean"}, marks=pytest.mark.thorough),
+    ],
+)
 def test_each_search_has_much_that_is_alike_where_something_may_be_counted(define, look, rule):
     inputs = {"x": {"shape": ["m", "n"], "dtype": "int32"}}
     definition = define({"m": "var", "n": "var"}, inputs, rules={"x": rule})

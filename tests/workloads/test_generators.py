@@ -425,6 +425,7 @@ def _held(
     sizes=SIZES,
     constraints=(),
     output=("n",),
+    output_dtype="float32",
     **regime,
 ):
     """Inputs of several workloads of a reference, by seed."""
@@ -435,7 +436,7 @@ def _held(
             "op_type": "op",
             "axes": {"n": "var", "m": "var", "k": 16},
             "inputs": specs,
-            "outputs": {"out": {"shape": list(output), "dtype": "float32"}},
+            "outputs": {"out": {"shape": list(output), "dtype": output_dtype}},
             "reference": reference,
             "constraints": list(constraints),
             "workloads": {"inputs": rules or {}},
@@ -530,6 +531,40 @@ def test_infinities_and_nan_are_now_and_then_in_inputs_of_which_the_reference_as
     assert not any(_special([each["y"] for each in made]))
     rows = torch.cat([each["x"] for each in made])
     assert not (rows.isinf() | rows.isnan()).all(1).any()
+
+
+@pytest.mark.parametrize(
+    ("result", "dtype", "special"),
+    [
+        ("torch.bucketize(x, edges)", "int64", {"-inf", "inf"}),
+        ("torch.searchsorted(edges, x.T.contiguous()).T.clone()", "int64", {"-inf", "inf"}),
+        ("edges[torch.bucketize(x, edges)] * x", "float32", set()),
+    ],
+)
+def test_infinities_have_a_place_in_an_order_and_no_product(result, dtype, special):
+    inputs = {"x": (["n", "k"], "float32"), "edges": (["m"], "float32")}
+    reference = f"import torch\ndef run(x, edges):\n    return {result}"
+    made = _held(reference, inputs, output=("n", "k"), output_dtype=dtype)
+    assert set().union(*_special([each["x"] for each in made])) == special
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "are"),
+    [
+        ("x", "x.softmax(-1)", True),
+        ("x", "torch.logsumexp(x / 3.0, -1)", True),
+        ("x", "torch.sigmoid(x)", False),
+        ("draft_logits", "torch.sigmoid(draft_logits)", True),
+    ],
+)
+def test_few_logits_of_a_row_have_most_of_a_softmax_and_some_of_these_are_equal(name, result, are):
+    inputs = {name: (["n", "k"], "float32")}
+    made = _held(f"import torch\ndef run({name}):\n    return {result}", inputs)
+    shares = torch.cat([each[name].softmax(-1) for each in made])
+    peaked = (shares.amax(1) > 0.8).double().mean()
+    assert (peaked > 0.01) == are
+    top = torch.cat([each[name].topk(4, -1).values for each in made])
+    assert ((top[:, 0] != top[:, 3]) & (top.diff(dim=-1) == 0).any(1)).any() == are
 
 
 @pytest.mark.parametrize(
@@ -955,6 +990,19 @@ def test_rows_of_a_table_are_finite_though_outputs_are_copies_of_them():
     )
     assert not any(_special([each["embedding"] for each in made]))
     assert any(_special([each["hidden"] for each in made]))
+
+
+@pytest.mark.parametrize(("divides", "are_among"), [("x // width", True), ("x + width", False)])
+def test_some_divisors_are_numbers_whose_multiples_fall_short_by_a_reciprocal(divides, are_among):
+    """Such as 41, but for which a kernel may as well multiply."""
+    rules = {"x": {"kind": "integers", "max": 100}, "width": {"kind": "integers", "max": 4000}}
+    reference = f"def run(x, width):\n    return ({divides}).float()"
+    inputs = {"x": (["n"], "int64"), "width": (None, "int64")}
+    numbers = torch.tensor([each["width"] for each in _held(reference, inputs, rules)])
+    multiples = numbers.clamp_min(1)[:, None] * torch.arange(1, 65)
+    quotients = (multiples.float() * (1.0 / numbers.clamp_min(1).float())[:, None]).floor()
+    fall_short = (quotients < torch.arange(1, 65)).any(1).double().mean()
+    assert (fall_short > 0.2) == are_among
 
 
 def test_a_scalar_is_a_multiple_of_its_step():

@@ -1440,6 +1440,7 @@ def test_the_rule_to_paste_has_all_bytes_there_are(dtype, ends):
         ("torch.remainder(x, which)", "int16", (1, 100)),
         ("x * (which + 1)[:, None]", "int32", (-(2**31), 2**31 - 1)),
         ("x.repeat_interleave(torch.where(which == -7, 1, which), 0)", "int32", (-7, 100)),
+        ("(which.int() & 0xFFFF).view(torch.float32)", "int16", (-(2**15), 2**15 - 1)),
     ],
 )
 def test_the_rule_to_paste_is_of_numbers_that_the_reference_can_do(result, dtype, ends):
@@ -1447,6 +1448,34 @@ def test_the_rule_to_paste_is_of_numbers_that_the_reference_can_do(result, dtype
     pasted = yaml.safe_load(why_not_generated(definition).partition("for example ")[2])
     rule = {"kind": "integers", "min": ends[0], "max": ends[1]}
     assert pasted == {"workloads": {"inputs": {"which": rule}}}
+
+
+@pytest.mark.parametrize(("scalar", "ends"), [("dilation", (1, 4)), ("delta", (0, 100))])
+def test_the_rule_to_paste_for_a_scalar_is_of_small_numbers(scalar, ends):
+    definition = signature("op", "n", f"x[n]:f32 {scalar}:i32", "y[n]:f32")
+    definition["reference"] = f"def run(x, {scalar}):\n    return x + ({scalar} - 3)"
+    reason = why_not_generated(Definition.model_validate(definition))
+    pasted = yaml.safe_load(reason.partition("for example ")[2])
+    rule = {"kind": "integers", "min": ends[0], "max": ends[1]}
+    assert pasted == {"workloads": {"inputs": {scalar: rule}}}
+
+
+SEEN = """\
+import torch
+def run(x, seen):
+    n, m = x.shape[0], 10
+    ids = torch.where(seen < 0, n, seen).long()
+    hidden = torch.zeros(len(seen), n + 1, dtype=torch.bool)
+    hidden[torch.arange(len(seen))[:, None], ids] = True
+    return torch.where(hidden[:, :n], -1.0, x).topk(m, 1).values
+"""
+
+
+def test_a_place_for_padding_that_is_cut_off_is_no_index():
+    definition = signature("op", "n b s k=10", "x[n]:f32 seen[b,s]:i32", "y[b,k]:f32")
+    planned = plan(Definition.model_validate({**definition, "reference": SEEN}))
+    rule = planned.rules["seen"]
+    assert (rule.kind, rule.below, rule.sentinels) == ("indices", "n", [-1])
 
 
 @pytest.mark.parametrize(
