@@ -238,6 +238,20 @@ def _factors(node: ast.expr) -> Iterator[ast.expr]:
             yield node
 
 
+def _largest_of(node: ast.expr) -> ast.expr | None:
+    """The integers, or other numbers, of which a number is the largest or the least."""
+    match node:
+        case ast.Call(func=ast.Name(id="int" | "float"), args=[value]):
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[]):
+            return value
+        case ast.Call(func=ast.Attribute(ast.Name(id="torch"), "max" | "min"), args=[value]):
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr="max" | "min"), args=[]):
+            return value
+    return None
+
+
 class _Reader(ast.NodeVisitor):
     """Reads ``run`` from top to bottom, and notes what is done with its inputs."""
 
@@ -761,9 +775,16 @@ class _Reader(ast.NodeVisitor):
         return held if isinstance(held, (int, float)) else None
 
     def _limited_by(self, node: ast.expr, limit: float, depth: int = DEPTH) -> None:
-        """Note what an input is that an expression, such as its magnitude, is a number of."""
+        """Note what an input is that an expression, such as its magnitude, is a number of.
+
+        Or its largest element, or that and a number, as in ``int(x.max()) + 1``.
+        """
         if source := self._expressions.source(node):
             self._uses.limits.setdefault(source.input, set()).add(limit)
+        elif (largest := _largest_of(node)) is not None:
+            self._limited_by(largest, limit, depth)
+        elif isinstance(node, ast.BinOp) and (more := self._added_to(node)) is not None:
+            self._limited_by(node.left, limit - more, depth)
         elif depth and (inner := self._magnitude_of(node)) is not None and limit > 0:
             self._limited_by(inner, limit, depth - 1)
             self._limited_by(inner, -limit, depth - 1)
@@ -771,6 +792,13 @@ class _Reader(ast.NodeVisitor):
             self._limited_by(node.operand, -limit, depth)
         elif depth and (value := self._expressions.calculation(node)) is not None:
             self._limited_by(value, limit, depth - 1)
+
+    def _added_to(self, node: ast.BinOp) -> float | None:
+        """The number that is added to, or subtracted from, what is left of it."""
+        number = self._number(node.right)
+        if number is None or not isinstance(node.op, ast.Add | ast.Sub):
+            return None
+        return number if isinstance(node.op, ast.Add) else -number
 
     def _magnitude_of(self, node: ast.expr) -> ast.expr | None:
         """What an expression is the absolute value of."""
