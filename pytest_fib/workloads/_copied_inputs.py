@@ -19,16 +19,22 @@ NOT_FINITE["isfinite"] = (-inf, inf, nan)
 _GIVES = MOVES - {"to", "type", "view", "int", "long"}
 #: Those of which the last argument is put among the elements.
 _PUTS = {"index_copy", "scatter"}
+#: What gives the elements in an order, and their places.
+_ORDERS = {"sort", "topk"}
 #: Blocks are read so often: what a loop ends with, its next turn begins with.
 _TURNS = 2
 
 
-def copied_inputs(run: ast.FunctionDef) -> set[str]:
-    """The arguments that are returned, in parts or whole, and are used for nothing else."""
+def copied_inputs(run: ast.FunctionDef) -> tuple[set[str], set[str]]:
+    """The arguments that are returned, in parts or whole, and are used for nothing else.
+
+    And those of them that are put in order, by ``sort`` or ``topk``.
+    """
     reader = _Reader({each.arg: {each.arg} for each in run.args.args})
     for _ in range(_TURNS):
         reader.read(run.body)
-    return reader.returned - reader.used
+    copied = reader.returned - reader.used
+    return copied, copied & reader.ordered
 
 
 class _Reader:
@@ -36,7 +42,7 @@ class _Reader:
 
     def __init__(self, held: dict[str, set[str]]) -> None:
         self._held = held
-        self.returned, self.used = set[str](), set[str]()
+        self.returned, self.used, self.ordered = set[str](), set[str](), set[str]()
 
     def read(self, statements: Iterable[ast.stmt]) -> None:
         """Take in what each statement does."""
@@ -60,6 +66,10 @@ class _Reader:
             case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
                 for pair in zip(targets, values, strict=True):
                     self._assign(*pair)
+            case ast.Tuple(elts=[values, _]), ast.Call(func=ast.Attribute(attr=attr)) if (
+                attr in _ORDERS
+            ):
+                self._assign(values, value)  # the other has their places
             case _:
                 elements = self._elements(value)
                 while isinstance(target, ast.Subscript):  # what is put among others
@@ -117,8 +127,10 @@ class _Reader:
 
     def _elements_of_attribute(self, value: ast.expr, attr: str) -> set[str]:
         elements = self._elements(value)
-        if attr in MOVES:
+        if attr in MOVES or attr == "values":
             return elements
+        if attr == "indices":
+            return set()
         self.used |= set() if attr in SHAPES else elements
         return set()
 
@@ -132,6 +144,9 @@ class _Reader:
             kept = {last - 1, last}
         elif name in _GIVES:
             kept = {0, last} if name in _PUTS else {0}
+        elif name in _ORDERS:
+            kept = {0}
+            self.ordered |= set().union(*given[:1])
         rest = (elements for place, elements in enumerate(given) if place not in kept)
         self.used |= set().union(*rest, *map(self._elements, others))
         return set().union(*(elements for place, elements in enumerate(given) if place in kept))

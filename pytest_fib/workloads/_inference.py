@@ -35,6 +35,8 @@ PAGES = 2**20
 STEPS = 100_000
 #: How many labels there are where the reference asks for some by number, besides these.
 FEW_LABELS = 4
+#: Shares of all probabilities, by which samplers choose tokens.
+_CUTOFFS = r"(min|typical|tail_free|eta)_p"
 #: Scalars that constraints tie to axes are up to that.
 TIED = 4096
 #: What temperatures that are compared with less may be 0.
@@ -351,6 +353,8 @@ def _picked(subject: Subject) -> InputRule | None:
     sentinels = _sentinels(subject)
     more = subject.uses.spare.get(subject.name)
     below = axis if more is None else f"{axis} + {more}"
+    of, behind = subject.uses.behind.get(subject.name, (None, 0))
+    below = below if of != axis else f"{below} - {behind}"
     if subject.spec.is_scalar:
         return kinds.Integers(min=min([0, *(sentinels or ())]), max=f"{below} - 1", ends=True)
     return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
@@ -394,7 +398,8 @@ def _equated(subject: Subject) -> InputRule | None:
         return None
     scalars = {n for n, spec in subject.definition.inputs.items() if spec.is_scalar}
     with_scalars = any(other in scalars for other, *_ in uses.edges.get(name, ()))
-    is_asked = name in uses.computed or with_scalars
+    of_others = {*uses.limits.get(name, ())} - {0} or name in uses.pads  # 0 is there in any case
+    is_asked = (name in uses.computed and of_others) or with_scalars
     return _asked_labels(subject) if is_asked else kinds.Labels()
 
 
@@ -856,7 +861,7 @@ RULES: tuple[Rule, ...] = (
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
     Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
     Rule("in (0, 1]", "top_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
-    Rule("in [0, 1]", "min_p", lambda s: kinds.Uniform(ends=True), "floating", scalar=True),
+    Rule("in [0, 1]", _CUTOFFS, lambda s: kinds.Uniform(ends=True), "floating", scalar=True),
     Rule("up to the vocabulary", "top_k", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
@@ -911,7 +916,7 @@ RULES: tuple[Rule, ...] = (
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
     Rule("up to the vocabulary", "top_k", _top_k, "integer"),
     Rule("in (0, 1]", "top_p", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
-    Rule("in [0, 1]", "min_p", _of_rows(kinds.Uniform(ends=True)), "floating"),
+    Rule("in [0, 1]", _CUTOFFS, _of_rows(kinds.Uniform(ends=True)), "floating"),
     Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", _uniforms, "floating"),
     Rule("around 1", "temp(erature)?s?", _of_each_row(_temperatures), "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),

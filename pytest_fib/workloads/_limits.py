@@ -37,6 +37,9 @@ ASKED_TURNS = 3
 WHOLE_ROWS = {"all", "start", "end"}
 #: What puts elements in their order.
 SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
+#: What tells equal numbers from others.
+ORDERING = SORTING | {"argmax", "argmin", "amax", "amin", "max", "min", "sign", "median"}
+ORDERING |= {"cummax", "cummin", "maximum", "minimum", "searchsorted", "bucketize"}
 #: Value patterns whose elements may be any, those above 0, and those below 0.
 ANY, ABOVE, BELOW = ("normal", "wide", "outlier"), ("positive",), ("negative",)
 
@@ -97,6 +100,22 @@ def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
     peaked = tensor.float() * sqrt(2 * log(max(tensor.shape[-1], 2)))
     peaked = torch.where(sort == 1, (2 * peaked).round() / 2, peaked)
     tensor.copy_(torch.where(sort < 2, peaked.to(tensor.dtype), tensor))
+
+
+def make_coarse(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make half of the rows multiples of 1/2, in a quarter of all normal workloads.
+
+    So some are equal beside others that are not, the largest and their neighbours as well.
+    """
+    is_normal = context.regime.get("values", "normal") == "normal"
+    if not is_normal or not tensor.dim() or context.turn % 4 != 1:
+        return
+    is_coarse = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.bool)
+    is_coarse.bernoulli_(generator=context.device_random)
+    if tensor.dim() > 2:
+        is_coarse = is_coarse.flatten(1)[:, :1].view(-1, *[1] * (tensor.dim() - 1))
+    coarse = (2 * tensor.float()).round() / 2
+    tensor.copy_(torch.where(is_coarse, coarse.to(tensor.dtype), tensor))
 
 
 def _put_asked(

@@ -59,6 +59,8 @@ _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
 #: Functions of at least one element; what mends their results of none.
 _OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max", "min", "argmax"}
 _OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
+_AT_LEAST_ONE = re.compile(r"\.clamp(_min)?_?\(\s*(min\s*=\s*)?1(\.0*)?\s*\)")
+_EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin"}
 _MENDS = {"nan_to_num"}
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
@@ -97,12 +99,16 @@ class ReferenceUses:
     #: How many numbers above that axis are indices as well, since the reference makes its tensor
     #: longer by so many.
     spare: dict[str, int] = field(default_factory=dict)
+    #: By how much more the same axis is indexed as well, as that of offsets.
+    behind: dict[str, tuple[str, int]] = field(default_factory=dict)
     #: Indices of places that elements are put at all at once: two in one place are in no order.
     placed: set[str] = field(default_factory=set)
     #: Offsets at which an axis is cut into sequences.
     cuts: dict[str, str] = field(default_factory=dict)
     #: Lengths along an axis.
     lengths: dict[str, str] = field(default_factory=dict)
+    #: Integers at which something is cut off.
+    sliced: set[str] = field(default_factory=set)
     #: Integers that the reference clamps to the size of an axis: they may be beyond it.
     beyond: dict[str, str] = field(default_factory=dict)
     #: Integers whose neighbours are subtracted from each other.
@@ -172,8 +178,10 @@ class ReferenceUses:
     factors: set[str] = field(default_factory=set)
     #: All methods and functions that are called; ``div`` for ``/``.
     calls: set[str] = field(default_factory=set)
-    #: Whether it divides by what it calculates.
+    #: Whether it divides by what it calculates; and whether it takes at least 1 for some number,
+    #: as for one to divide by, and has no infinities that would go on.
     divides: bool = False
+    counts_at_least_one: bool = False
     #: Whether outputs are bits that integers hold, viewed as floating numbers.
     bits: dict[str, bool] = field(default_factory=dict)
 
@@ -192,7 +200,10 @@ class ReferenceUses:
 
         What it compares with 0 it does something else for then.
         """
-        needs_some = self.calls & _OF_SOME or lengths in self.counted
+        of_some = _OF_SOME
+        if self.counts_at_least_one and lengths not in self.sliced:
+            of_some = _OF_SOME - _EXTREMES  # another number is put for what is left out
+        needs_some = self.calls & of_some or lengths in self.counted
         is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
         is_mended = is_mended or lengths in self.alternatives
         return lengths in self.seen and bool(is_mended or not needs_some)
@@ -208,12 +219,14 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         module = ast.parse(reference)
     except SyntaxError:
         return uses  # it is seen where the reference is loaded
+    has_infinities = re.search(r"\binf\b", reference) is not None
+    uses.counts_at_least_one = not has_infinities and _AT_LEAST_ONE.search(reference) is not None
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
         _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
-        for name in _copied(run, dict(inputs), dict(outputs)):
-            uses.asked.setdefault(name, set()).update(NOT_FINITE["isfinite"])
+        for name, values in _copied(run, dict(inputs), dict(outputs)).items():
+            uses.asked.setdefault(name, set()).update(values)
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
         uses.scalars = uses_of_scalars(run, dict(inputs))
     return uses
@@ -323,6 +336,7 @@ class _Reader(ast.NodeVisitor):
                 self._expressions.integer(part.lower),
                 self._expressions.integer(part.upper),
             )
+            self._uses.sliced |= {each for each in (first, last) if each}
             if last is not None and (first == last or self._ends_at(part)):
                 noted = self._uses.cuts if first else self._uses.lengths
                 if axis := self._expressions.axis(node.value, dim, last):
@@ -435,7 +449,14 @@ class _Reader(ast.NodeVisitor):
             self._replaced(*(arguments[place] for place in _MASKED[name]))
 
     def _replaced(self, mask: ast.expr, *values: ast.expr) -> None:
-        """Note the inputs for whose infinities or NaN a number is put."""
+        """Note the inputs for whose infinities or NaN a number is put.
+
+        What is put for NaN may be an infinity, which others of these then have to be told from.
+        """
+        texts = [ast.unparse(each).replace('"', "'") for each in values]
+        if any(text in _INFINITIES for text in texts):
+            for name in self._asked_in(mask):
+                self._uses.asked.setdefault(name, set()).update((-inf, inf))
         if any(isinstance(self._number(each), float | int) for each in values):
             self._uses.replaced |= self._asked_in(mask)
 
@@ -595,19 +616,30 @@ class _Reader(ast.NodeVisitor):
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         match self._expressions.calculation(index) or index:
             case ast.BinOp(left=whole, op=ast.FloorDiv(), right=ast.Constant(value=int(size))):
-                return self._picks_parts(tensor, dim, whole, size)
+                self._picks_parts(tensor, dim, whole, size)
+                return
             case ast.BinOp(left=whole, op=ast.RShift(), right=ast.Constant(value=int(bits))):
-                return self._picks_parts(tensor, dim, whole, 2**bits)
+                self._picks_parts(tensor, dim, whole, 2**bits)
+                return
         name = self._expressions.integer(index)
         if name is None:
-            return None
+            self._picks_behind(tensor, dim, index)
+            return
         made = self._expressions.size_of_made(tensor, dim)
         axis, more = made or (self._expressions.axis(tensor, dim, name), None)
         if axis is not None:
             self._uses.picks.setdefault(name, axis)
         if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
-        return None
+
+    def _picks_behind(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
+        """Note an index that is added to, as the 1 in ``indptr[i + 1]``."""
+        match self._expressions.calculation(index) or index:
+            case ast.BinOp(left=first, op=ast.Add(), right=right):
+                name, more = self._expressions.integer(first), constant(right)
+                axis = None if name is None else self._expressions.axis(tensor, dim, name)
+                if name is not None and axis is not None and isinstance(more, int) and more > 0:
+                    self._uses.behind[name] = axis, more
 
     def _picks_parts(self, tensor: ast.expr, dim: int, whole: ast.expr, size: int) -> None:
         """Note a number whose quotient is an index: a place in blocks of ``size``."""
@@ -945,11 +977,21 @@ class _Reader(ast.NodeVisitor):
 
 def _copied(
     run: ast.FunctionDef, inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
-) -> set[str]:
-    """The floating inputs of which outputs are copies, or rows of which are in outputs."""
-    names = copied_inputs(run) & inputs.keys()
-    specs = [*outputs.values()]
-    return {name for name in names if any(_may_be_in(name, inputs[name], each) for each in specs)}
+) -> dict[str, Collection[float]]:
+    """The infinities and NaN of inputs of which outputs are copies, or rows of which are in these.
+
+    Those that are put in order have no NaN, whose place libraries don't agree on.
+    """
+    copied, ordered = (names & inputs.keys() for names in copied_inputs(run))
+    asked: dict[str, Collection[float]] = {}
+    for name in copied:
+        spec, others = inputs[name], [*outputs.values()]
+        if name in ordered:
+            if spec.dtype.is_floating and any(spec.dtype is each.dtype for each in others):
+                asked[name] = NOT_FINITE["isinf"]
+        elif any(_may_be_in(name, spec, each) for each in others):
+            asked[name] = NOT_FINITE["isfinite"]
+    return asked
 
 
 def _may_be_in(name: str, spec: TensorSpec, output: TensorSpec) -> bool:

@@ -203,6 +203,13 @@ def _repeat_one(drawn: torch.Tensor, turn: int) -> None:
     drawn[(6 - turn) % 8 :: 8] = drawn[(6 - turn) % 8 :: 8, :1]
 
 
+def _repeat_few(rows: torch.Tensor, turn: int) -> None:
+    """Make one row of eight one to three numbers over and over, as of a text that goes round."""
+    some = rows[(2 - turn) % 8 :: 8]
+    period = torch.arange(rows.shape[1], device=rows.device) % (1 + turn // 8 % 3)
+    rows[(2 - turn) % 8 :: 8] = some[:, period]
+
+
 def _put_extremes(drawn: torch.Tensor, below: int, turn: int) -> None:
     """In one row of four the last number there is, in another the first: of many, few drew it."""
     n = drawn.shape[1]
@@ -328,6 +335,8 @@ def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext
         drawn[:] = ends[choice]
     drawn = drawn[torch.randperm(len(drawn), generator=context.host_random)]
     tensor.copy_(drawn.reshape(tensor.shape))
+    if tensor.dim() > 1:
+        _repeat_few(tensor.view(-1, tensor.shape[-1]), context.turn)
     _put_sentinels(tensor, rule.sentinels, context)
 
 

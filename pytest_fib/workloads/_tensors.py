@@ -191,7 +191,7 @@ def _fill(
     # The generators import torch, which planning and scalars do without.
     import torch
 
-    from pytest_fib.workloads._limits import make_peaked, put_limits
+    from pytest_fib.workloads._limits import ORDERING, make_coarse, make_peaked, put_limits
     from pytest_fib.workloads._structure_generators import FILLS
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
@@ -215,6 +215,8 @@ def _fill(
         FILLS[rule.kind](compact, rule, context)
         if rule.kind == "values" and planned.uses.are_logits(name):
             make_peaked(compact, context)
+        if rule.kind == "values" and planned.uses.calls & ORDERING:
+            make_coarse(compact, context)
         put_limits(name, compact, planned.uses, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))

@@ -207,6 +207,7 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
     if (low, high) in BYTES:
         _with_rows_of_marks(tensor, context, low, high)
         _with_flat_blocks(tensor, context.turn, low)
+        _with_blocks_of_two(tensor, context, low, high)
     _with_all_at_ends(tensor, context.turn, low, high)
     if context.all_alike and tensor.numel():
         tensor.fill_(tensor.view(-1)[context.turn % tensor.numel()].clone())
@@ -384,6 +385,16 @@ def _with_flat_blocks(tensor: torch.Tensor, turn: int, low: int) -> None:
     if tensor.dim() > 2 and tensor.numel():
         rows, at = tensor.flatten(1), one_of_each(len(tensor), (3 - turn) % 8, 8, tensor.device)
         rows[at] = low + 127 + turn // 8
+
+
+def _with_blocks_of_two(tensor: torch.Tensor, context: FillContext, low: int, high: int) -> None:
+    """Make all of one block of eight the least or the most, as an image that is a mask."""
+    if tensor.dim() > 2 and tensor.numel():
+        rows = tensor.flatten(1)
+        at = one_of_each(len(rows), (7 - context.turn) % 8, 8, tensor.device)
+        is_most = torch.empty_like(rows[at], dtype=torch.bool)
+        is_most.bernoulli_(generator=context.device_random)
+        rows[at] = torch.where(is_most, high, low).to(tensor.dtype)
 
 
 def _put_landmarks(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:

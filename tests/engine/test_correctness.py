@@ -95,6 +95,25 @@ def test_more_yardsticks_are_made_where_others_nearly_explain_what_is_wrong(erro
     assert (verdict.passed, asked) == (is_near, [is_near])
 
 
+def test_more_yardsticks_are_made_where_hardly_any_element_is_wrong():
+    """It may have been decided by numbers that nearly tie."""
+    expected, asked = torch.zeros(2, 1 << 17, dtype=torch.float64), []
+    other = expected.float()
+    other[1, 3] = 1.0
+
+    def yardsticks(is_near):
+        yield [{"y": expected.float()}]
+        asked.append(is_near())
+        if asked[-1]:
+            yield [{"y": other}]
+
+    assert checker(expected, yardsticks=yardsticks).check({"y": other}).passed
+    many = expected.float()
+    many[1, :9] = 1.0
+    assert not checker(expected, yardsticks=yardsticks).check({"y": many}).passed
+    assert asked == [True, False]
+
+
 def test_an_element_that_says_more_than_its_place_is_in_the_first_line():
     expected = values(8, 64)
     got = expected.float()

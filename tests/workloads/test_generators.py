@@ -549,6 +549,46 @@ def test_infinities_have_a_place_in_an_order_and_no_product(result, dtype, speci
 
 
 @pytest.mark.parametrize(
+    ("body", "special"),
+    [
+        ("return torch.sort(x, -1).values", {"-inf", "inf"}),
+        ("best, at = x.topk(4, -1)\n    return best", {"-inf", "inf"}),
+        ("return x.topk(4, -1).values * 2", set()),
+        ("y = x.masked_fill(x.isnan(), float('inf'))\n    return y.argsort(-1) * 1.0",
+         {"-inf", "inf", "nan"}),
+    ],
+)  # fmt: skip
+def test_infinities_are_in_what_is_put_in_order_and_beside_nan_that_become_these(body, special):
+    made = _held(f"import torch\ndef run(x):\n    {body}", {"x": (["n", "k"], "float32")})
+    assert set().union(*_special([each["x"] for each in made])) == special
+
+
+@pytest.mark.parametrize(("result", "are"), [("x.argmax(-1)", True), ("x.sum(-1)", False)])
+def test_some_rows_of_what_is_put_in_order_have_equal_elements(result, are):
+    made = _held(f"def run(x):\n    return {result} * 1.0", {"x": (["n", "k"], "float32")})
+    rows = torch.cat([each["x"] for each in made])
+    coarse = (rows * 2 == (rows * 2).round()).all(1)
+    assert (coarse.double().mean() > 0.05) == are
+
+
+def test_of_tokens_one_row_of_eight_goes_round():
+    inputs = {"x": (["n", "k"], "int32")}
+    rules = {"x": {"kind": "positions", "below": 1000}}
+    rows = torch.cat([each["x"] for each in _held("def run(x):\n    return x", inputs, rules)])
+    for period in (1, 2, 3):
+        goes_round = (rows[:, period:] == rows[:, :-period]).all(1)
+        assert 0.02 < goes_round.double().mean() < 0.25
+
+
+def test_bytes_are_the_least_or_the_most_in_one_block_of_eight():
+    inputs = {"x": (["n", "k", "k"], "uint8")}
+    made = _held("def run(x):\n    return x.sum((1, 2))", inputs, {"x": BYTE})
+    blocks = [each["x"].flatten(1) for each in made]
+    are_masks = [((x == 0) | (x == 255)).all(1) & (x.amin(1) < x.amax(1)) for x in blocks]
+    assert sum(bool(each.any()) for each in are_masks) > len(blocks) // 2
+
+
+@pytest.mark.parametrize(
     ("name", "result", "are"),
     [
         ("x", "x.softmax(-1)", True),

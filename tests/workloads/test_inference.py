@@ -500,7 +500,7 @@ REFERENCES = [
     ("x[which.max()]", None),
     ("x[torch.unique(which, return_inverse=True)[1]]", {"kind": "labels"}),
     ("x * ((which[:, None] == which) & (which != 0)[:, None]).any(1)[:, None]",
-     {"kind": "positions", "below": 4}),
+     {"kind": "labels"}),
     ("x * ((which[:, None] == which) & (which != -7)[:, None]).any(1)[:, None]",
      {"kind": "positions", "below": 4, "sentinels": [-7]}),
     ("x * ((which[:, None] == which) & (which > 0)[:, None]).any(1)[:, None]", None),
@@ -1458,6 +1458,14 @@ def test_the_rule_to_paste_for_a_scalar_is_of_small_numbers(scalar, ends):
     pasted = yaml.safe_load(reason.partition("for example ")[2])
     rule = {"kind": "integers", "min": ends[0], "max": ends[1]}
     assert pasted == {"workloads": {"inputs": {scalar: rule}}}
+
+
+def test_what_indexes_offsets_and_the_next_ones_is_below_the_last():
+    definition = signature("op", "n m s", "x[n]:f32 indptr[m]:i32 ids[s]:i32", "y[s]:f32")
+    body = "(indptr[ids + 1] - indptr[ids]) * x.sum()"
+    definition["reference"] = f"def run(x, indptr, ids):\n    return {body}"
+    definition["workloads"] = {"inputs": {"indptr": {"kind": "indptr", "total": "n"}}}
+    assert plan(Definition.model_validate(definition)).rules["ids"].below == "m - 1"
 
 
 SEEN = """\
