@@ -27,6 +27,8 @@ CHANCE = 4.0
 #: The share of the root mean square error that a fit may leave; and for an output that is wrong
 #: only as a whole, since its elements keep their rounding errors.
 LEFT, LEFT_TOGETHER = 0.5, 0.9
+#: In shorter lines, what rounding leaves depends on values by chance.
+MANY = 32
 #: The share of wrong rows that must have a factor.
 MOST_ROWS = 0.9
 #: The most that a fitted offset of integers may differ from a whole number.
@@ -83,7 +85,8 @@ class LinearFit:
         if factor:  # a small one leaves what is no multiple of what is expected
             seen = torch.where(known, sample.got / bound, 0.0).square().sum(-1).div(count).sqrt()
             enough &= after <= left * seen
-        enough &= ~_bent(rest, column, sample.expected.where(known, 0.0))
+        shows = (rest.abs() > reach[..., None] / 2).any(-1) | (rest.shape[-1] >= MANY)
+        enough &= ~(shows & _bent(rest, column, sample.expected.where(known, 0.0)))
         missed = (~close).sum(-1) <= (1 - NEARLY_ALL) * count
         error = after.clamp(min=1e-6) / length.clamp(min=1e-300).sqrt()
         return cls(value, enough & missed & (count >= 2) & (before > 0), after, error)
