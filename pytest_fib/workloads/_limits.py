@@ -92,13 +92,12 @@ def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
     model, 1981); of standard ones all do. Half of these rows are multiples of 1/2, as of logits of
     few bits: some are equal, of those that count as well.
     """
-    is_normal = context.regime.get("values", "normal") == "normal"
-    if not is_normal or not tensor.dim() or not tensor.numel() or context.turn % 2:
+    if not _is_normal(context) or not tensor.dim() or context.turn % 2:
         return
     of_rows = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.float32)
     sort = of_rows.random_(0, 4, generator=context.device_random)
     peaked = tensor.float() * sqrt(2 * log(max(tensor.shape[-1], 2)))
-    peaked = torch.where(sort == 1, (2 * peaked).round() / 2, peaked)
+    peaked = torch.where(sort == 1, _in_halves(peaked), peaked)
     tensor.copy_(torch.where(sort < 2, peaked.to(tensor.dtype), tensor))
 
 
@@ -107,15 +106,23 @@ def make_coarse(tensor: torch.Tensor, context: FillContext) -> None:
 
     So some are equal beside others that are not, the largest and their neighbours as well.
     """
-    is_normal = context.regime.get("values", "normal") == "normal"
-    if not is_normal or not tensor.dim() or context.turn % 4 != 1:
+    if not _is_normal(context) or not tensor.dim() or context.turn % 4 != 1:
         return
     is_coarse = tensor.new_empty((*tensor.shape[:-1], 1), dtype=torch.bool)
     is_coarse.bernoulli_(generator=context.device_random)
     if tensor.dim() > 2:
         is_coarse = is_coarse.flatten(1)[:, :1].view(-1, *[1] * (tensor.dim() - 1))
-    coarse = (2 * tensor.float()).round() / 2
+    coarse = _in_halves(tensor.float())
     tensor.copy_(torch.where(is_coarse, coarse.to(tensor.dtype), tensor))
+
+
+def _is_normal(context: FillContext) -> bool:
+    return context.regime.get("values", "normal") == "normal"
+
+
+def _in_halves(values: torch.Tensor) -> torch.Tensor:
+    """The nearest multiples of 1/2."""
+    return (2 * values).round() / 2
 
 
 def _put_asked(
@@ -143,8 +150,7 @@ def _put_asked(
 
 def _stays_as_it_is(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> bool:
     """Whether nothing is put into an input in this workload."""
-    values = context.regime.get("values", "normal")
-    is_usual = values == "normal" or not isinstance(rule, kinds.Values)
+    is_usual = _is_normal(context) or not isinstance(rule, kinds.Values)
     return tensor.element_size() == 1 or (is_usual and context.turn % USUAL_TURNS == 0)
 
 

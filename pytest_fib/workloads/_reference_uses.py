@@ -251,8 +251,13 @@ def _factors(node: ast.expr) -> Iterator[ast.expr]:
             yield node
 
 
+def _infinity(node: ast.expr) -> float | None:
+    """The infinity that an expression is written as, such as ``-math.inf``."""
+    return _INFINITIES.get(ast.unparse(node).replace('"', "'"))
+
+
 def _largest_of(node: ast.expr) -> ast.expr | None:
-    """The integers, or other numbers, of which a number is the largest or the least."""
+    """What a number is the largest or the least element of, as in ``int(x.max())``."""
     match node:
         case ast.Call(func=ast.Name(id="int" | "float"), args=[value]):
             return value
@@ -453,8 +458,7 @@ class _Reader(ast.NodeVisitor):
 
         What is put for NaN may be an infinity, which others of these then have to be told from.
         """
-        texts = [ast.unparse(each).replace('"', "'") for each in values]
-        if any(text in _INFINITIES for text in texts):
+        if any(_infinity(each) is not None for each in values):
             for name in self._asked_in(mask):
                 self._uses.asked.setdefault(name, set()).update((-inf, inf))
         if any(isinstance(self._number(each), float | int) for each in values):
@@ -474,7 +478,7 @@ class _Reader(ast.NodeVisitor):
         values: Collection[float] = ()
         match node:
             case ast.Compare(left=elements, comparators=[right, *_]):
-                number = _INFINITIES.get(ast.unparse(right).replace('"', "'"))
+                number = _infinity(right)
                 values = () if number is None else (number,)
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
                 elements = arguments[0] if arguments else value

@@ -213,10 +213,11 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
-        if rule.kind == "values" and planned.uses.are_logits(name):
-            make_peaked(compact, context)
-        if rule.kind == "values" and planned.uses.calls & ORDERING:
-            make_coarse(compact, context)
+        if rule.kind == "values" and compact.numel():
+            if planned.uses.are_logits(name):
+                make_peaked(compact, context)
+            if planned.uses.calls & ORDERING:
+                make_coarse(compact, context)
         put_limits(name, compact, planned.uses, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))

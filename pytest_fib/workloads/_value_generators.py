@@ -155,7 +155,7 @@ def _with_faint_rows(tensor: torch.Tensor, turn: int, faint: float) -> None:
 
 def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) -> None:
     steps = context.steps(rule)
-    if steps.size == 1 and not steps.base:
+    if steps.are_all:
         _fill_integers(tensor, rule, context, *steps.ends)
         return
     # There may be more steps than the dtype has whole numbers.
