@@ -559,6 +559,9 @@ class _Reader(ast.NodeVisitor):
             case ast.BinOp(op=ast.Mult() | ast.Div()):
                 for factor in self._signed_factors(node):
                     self._not_negative(factor, depth - 1)
+            case ast.Call(func=ast.Attribute(value=value, attr="maximum"), args=arguments):
+                for side in arguments if self._is_module(value) else [value, *arguments]:
+                    self._not_negative(side, depth - 1)
             case ast.Name() | ast.Call() if (of := self._calculated_from(node)) is not None:
                 self._not_negative(of, depth - 1)
             case _:

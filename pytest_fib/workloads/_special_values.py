@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 from math import inf, nan
 
 #: Cases of where special values are in a row, by value pattern. Any four that follow each other
@@ -19,13 +20,24 @@ SPECIAL_VALUES: dict[str, Sequence[Mapping[float, str]]] = {
         {-inf: "all"}, {inf: "end"}, {inf: "last", -inf: "one"}, {-inf: "some"},
     ),
 }  # fmt: skip
+#: NaN and an infinity in one row: what is done to tell NaN may take an infinity for one of them.
+BESIDE_NAN: Sequence[Mapping[float, str]] = (
+    {nan: "one", inf: "some"}, {nan: "some", -inf: "one"},
+    {nan: "first", inf: "last"}, {nan: "last", -inf: "first"},
+)  # fmt: skip
 
 
 def cases_of(values: Collection[float]) -> list[Mapping[float, str]]:
-    """Cases of where some of NaN and the infinities are in a row, for which a reference asks."""
+    """Cases of where some of NaN and the infinities are in a row, for which a reference asks.
+
+    Of NaN alone, of infinities, and of NaN beside infinities, by turns.
+    """
     wanted = {str(value) for value in values}  # NaN isn't equal to itself
-    cases = [case for each in SPECIAL_VALUES.values() for case in each]
-    return [case for case in cases if {str(value) for value in case} <= wanted]
+    sorts = [
+        [case for case in cases if {str(value) for value in case} <= wanted]
+        for cases in (*SPECIAL_VALUES.values(), BESIDE_NAN)
+    ]
+    return [case for turn in zip_longest(*sorts) for case in turn if case is not None]
 
 
 def is_last_special(values: str, turn: int) -> bool:

@@ -1308,6 +1308,8 @@ def _with_body(lines, kind):
     [
         ("x * torch.rsqrt(which + 1e-6)[:, None]", "uniform"),
         ("x * (0.9 * which + 0.1 * x.sum(-1) ** 2).sqrt()[:, None]", "uniform"),
+        ("x * torch.maximum(x.sum(-1) ** 2, which).sqrt()[:, None]", "uniform"),
+        ("x * which.maximum(x.sum(-1) ** 2).sqrt()[:, None]", "uniform"),
         ("which.clamp(min=1e-9).log()", "uniform"),
         ("x * torch.rsqrt(which / which.mean())[:, None]", "uniform"),
         ("x * torch.rsqrt(which / x.mean())[:, None]", "values"),
