@@ -39,6 +39,8 @@ _ELSEWHERE = {
     **dict.fromkeys(["int", "i32"], "int32"),
     **dict.fromkeys(["long", "i64"], "int64"),
 }
+#: How deep an expression may be.
+_MOST_LEVELS = 100
 NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -226,10 +228,19 @@ def part(value: Raw, key: str) -> Raw:
     return value.get(key) if isinstance(value, Mapping) else getattr(value, key, None)
 
 
+def _is_deep(tree: ast.AST) -> bool:
+    """Whether an expression is deeper than any that is written by hand: it is followed by calls."""
+    level = [tree]
+    for _ in range(_MOST_LEVELS):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return bool(level)
+
+
 def parsed(text: str, mode: str) -> ast.AST | SyntaxError:
     """Python source (``exec``) or an expression (``eval``) as a tree, or why it is none."""
     try:
-        return ast.parse(text.strip() if mode == "eval" else text, mode=mode)
+        tree = ast.parse(text.strip() if mode == "eval" else text, mode=mode)
+        return SyntaxError("nested too deeply") if mode == "eval" and _is_deep(tree) else tree
     except SyntaxError as error:
         return error
     except (ValueError, RecursionError) as error:  # null characters, and nesting without end

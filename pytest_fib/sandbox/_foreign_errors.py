@@ -5,6 +5,7 @@ So are its ``__class__``, its ``__notes__``, and the attributes of its type.
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 import traceback
 
@@ -14,8 +15,11 @@ import torch
 LOG_LIMIT = 16_384
 #: How much of a summary, in characters.
 LINE_LIMIT = 1_000
-#: Where the standard library and installed packages are.
-_LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+#: Where the standard library and installed packages are: of an environment, and of what it sees.
+_LIBRARIES = (
+    *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")),
+    *(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))),
+)
 #: What torch's message names before it says how much memory there isn't.
 _CPU_MEMORY = "DefaultCPUAllocator: "
 #: How lines of faulthandler begin that say nothing of the program.

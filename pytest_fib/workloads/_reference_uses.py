@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -240,6 +240,15 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
             yield from _terms(right, sign if isinstance(op, ast.Add) else -sign)
         case _:
             yield sign, node
+
+
+def _added_or_greater(name: str, arguments: Sequence[ast.expr]) -> Sequence[ast.expr] | None:
+    """What a call adds up, or of what it takes the greater; None of other calls."""
+    if name in ("sum", "mean"):
+        return arguments[:1]
+    if name in ("index_add", "scatter_add"):
+        return arguments[-1:]
+    return arguments if name == "maximum" else None
 
 
 def _factors(node: ast.expr) -> Iterator[ast.expr]:
@@ -544,42 +553,36 @@ class _Reader(ast.NodeVisitor):
 
     def _not_negative(self, node: ast.expr, depth: int = DEPTH) -> None:
         """Note the inputs that a number under a root is a sum of."""
-        if depth == 0:
-            return
+        made_of = self._signed_parts(node)
+        if made_of is None:
+            self._uses.positive |= self._expressions.floats(node)
+        for part in made_of or () if depth else ():
+            self._not_negative(part, depth - 1)
+
+    def _signed_parts(self, node: ast.expr) -> Iterable[ast.expr] | None:
+        """What a number is calculated from whose sign is theirs; None of what is no calculation."""
         match node:
             case ast.BinOp(left=left, right=right, op=ast.Add()):
-                self._not_negative(left, depth - 1)
-                self._not_negative(right, depth - 1)
-            case ast.BinOp(left=ast.Constant(), right=right, op=ast.Sub()):
-                self._not_negative(right, depth - 1)  # 1 less what is between 0 and 1
-            case ast.BinOp(
-                left=left, right=ast.Call(func=ast.Attribute(value=whole)), op=ast.Div()
-            ) if ast.unparse(whole) == ast.unparse(left):
-                self._not_negative(left, depth - 1)  # as shares of their mean or sum
+                return left, right
+            case ast.BinOp(left=ast.Constant(), right=part, op=ast.Sub()):
+                return (part,)  # 1 less what is between 0 and 1
             case ast.BinOp(op=ast.Mult() | ast.Div()):
-                for factor in self._signed_factors(node):
-                    self._not_negative(factor, depth - 1)
-            case ast.Call(func=ast.Attribute(value=value, attr="maximum"), args=arguments):
-                for side in arguments if self._is_module(value) else [value, *arguments]:
-                    self._not_negative(side, depth - 1)
-            case ast.Name() | ast.Call() if (of := self._calculated_from(node)) is not None:
-                self._not_negative(of, depth - 1)
-            case _:
-                self._uses.positive |= self._expressions.floats(node)
-
-    def _calculated_from(self, node: ast.Name | ast.Call) -> ast.expr | None:
-        """What a variable is, or what a call adds up; None of others."""
-        match node:
+                return self._signed_factors(node)
             case ast.Name():
-                return self._expressions.calculation(node)
-            case ast.Call(func=ast.Attribute(value=value, attr="sum" | "mean"), args=arguments):
-                return next(iter(arguments), None) if self._is_module(value) else value
-            case ast.Call(func=ast.Attribute(attr="index_add" | "scatter_add"), args=[*_, added]):
-                return added
+                of = self._expressions.calculation(node)
+                return None if of is None else (of,)
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=arguments):
+                whole_call = arguments if self._is_module(value) else [value, *arguments]
+                return _added_or_greater(name, whole_call)
         return None
 
     def _signed_factors(self, node: ast.BinOp) -> Iterator[ast.expr]:
         """The factors that decide a product's sign, or what alone decides that of a quotient."""
+        match node:
+            case ast.BinOp(
+                left=left, right=ast.Call(func=ast.Attribute(value=whole)), op=ast.Div()
+            ) if ast.unparse(whole) == ast.unparse(left):
+                yield left  # as shares of their mean or sum
         is_product = isinstance(node.op, ast.Mult)
         sides = _factors(node) if is_product else iter((node.left, node.right))
         tensors = [side for side in sides if self._expressions.has_tensor(side)]

@@ -70,7 +70,7 @@ def test_what_is_not_on_the_list_is_refused(text, what):
     assert repr(text) in problem(text)
 
 
-@pytest.mark.parametrize("text", ["n ==", "-" * 5000 + "n == 1", "(" * 500 + "n" + ")" * 500])
+@pytest.mark.parametrize("text", ["n ==", "-" * 120 + "n == 1", "(" * 500 + "n" + ")" * 500])
 def test_what_is_no_expression_is_refused_with_its_definition(text):
     with pytest.raises(ValueError, match="not a Python expression"):
         define(text)
