@@ -171,10 +171,12 @@ class GeneratorKind(_Rule):
     def __str__(self) -> str:
         """The kind and its parameters: ``indptr, total num_kv_indices``, ``uniform, min 0, max 1``.
 
-        Defaults are left out, except those that say what values there are.
+        Defaults are left out, except those that say what values there are, or that none is empty.
         """
         given = self.model_dump(exclude_defaults=True)
         shown = {*given, *_ENDS}
+        if not getattr(self, "allow_empty", True):
+            shown.add("allow_empty")
         parameters = {k: v for k, v in self.model_dump(exclude_none=True).items() if k in shown}
         kind = parameters.pop("kind", getattr(self, "kind", ""))
         return ", ".join([kind, *(f"{k} {v}" for k, v in parameters.items())])

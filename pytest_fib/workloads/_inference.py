@@ -22,7 +22,7 @@ from pytest_fib.data import (
     kinds,
 )
 from pytest_fib.workloads._constraints import constraints_on
-from pytest_fib.workloads._reference_uses import ReferenceUses
+from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
 #: Dimensions of a query-key product before absorption in multi-head latent attention.
@@ -183,6 +183,9 @@ def _indptr(subject: Subject) -> InputRule | None:
     of_queries = subject.input("qo_indptr", "q_indptr", "cu_seqlens_q")
     if of_queries in (None, subject.name):
         return kinds.Indptr(total=total, parts=_parts(subject))
+    if "cross" in subject.definition.op_type:  # to other tokens, of which there may be fewer
+        empty = subject.uses.takes_nothing(subject.name)
+        return kinds.Indptr(total=total, parts=_parts(subject), allow_empty=empty)
     # Pages hold page_size tokens each; the last one of a sequence may hold fewer.
     pages = subject.axis("page_size") if subject.input("kv_indices", "page_indices") else None
     return kinds.Indptr(
@@ -437,12 +440,25 @@ def _calculated(subject: Subject) -> InputRule | None:
     return _any_number(subject) if subject.name in free & uses.calculated else None
 
 
+def _ordered(subject: Subject) -> InputRule | None:
+    """Any, of which those below 0 stand for none, where the reference only sorts and moves them."""
+    uses, bits = subject.uses, subject.spec.dtype.itemsize_bits
+    is_sorted = subject.name in uses.any_bits - uses.shifted and uses.calls & SORTING
+    if not is_sorted or subject.name not in uses.pads:
+        return None
+    return kinds.Positions(below=2 ** min(bits - 1, 40), sentinels=_sentinels(subject))
+
+
 def _summed(subject: Subject) -> InputRule | None:
     """Counts or lengths, as those are of which sums say where things begin: none is negative."""
     uses = subject.uses
-    if subject.name not in (uses.summed & uses.calculated) - uses.numbers:
+    only_summed = (uses.summed & uses.calculated) | uses.running.keys()
+    if subject.name not in only_summed - uses.numbers:
         return None
     subject.doubts.append("none is negative")
+    axis, own = uses.running.get(subject.name), (subject.spec.shape or ("",))[-1]
+    if axis and own:  # so that their total is now below that, now above
+        return kinds.Integers(min=0, max=f"2 * {axis} // {own} + 1")
     return kinds.Integers(min=0, max=2 ** min(subject.spec.dtype.itemsize_bits - 1, 48) - 1)
 
 
@@ -582,10 +598,7 @@ def _compared(subject: Subject) -> InputRule | None:
         spec = subject.definition.inputs[other]
         if spec.is_scalar:  # which may be compared with this one
             continue
-        stated = subject.definition.workloads and subject.definition.workloads.inputs.get(other)
-        its_own = replace(subject, name=other, spec=spec, doubts=[])
-        beside = infer(its_own) if stated is None else None
-        rule = stated or (beside and beside.rule)
+        rule = _rule_of(other, subject)
         if isinstance(rule, kinds.Indices | kinds.Positions):
             subject.doubts.append(f"as {other}, or -1")
             return kinds.Integers(min=-1, max=f"{rule.below} - 1", ends=True)
@@ -594,7 +607,8 @@ def _compared(subject: Subject) -> InputRule | None:
 
 def _window(subject: Subject) -> InputRule | None:
     """As many tokens as a sequence has, or fewer; -1 where the reference asks for that."""
-    spec = subject.definition.inputs.get(subject.input("k", "key", "q", "query") or "")
+    of_tokens = subject.input("k", "key", "q", "query", "k_cache", "kv_cache")
+    spec = subject.definition.inputs.get(of_tokens or "")
     along = [axis for axis in (spec and spec.shape) or () if re.fullmatch(_TOKENS, axis)]
     if not along:
         return None
@@ -602,6 +616,39 @@ def _window(subject: Subject) -> InputRule | None:
     is_switch = 0 in subject.uses.limits.get(subject.name, ())
     least = subject.uses.pads.get(subject.name, 0 if is_switch else 1)
     return kinds.Integers(min=least, max=along[0], ends=True)
+
+
+def _scalar_length(subject: Subject) -> InputRule | None:
+    """As many as there are along an axis, or fewer."""
+    axis = subject.uses.lengths.get(subject.name)
+    return None if axis is None else _up_to(axis, subject)
+
+
+def _up_to(most: str, subject: Subject) -> InputRule:
+    """From 1 on; from 0, or -1, where the reference takes that."""
+    least = 0 if subject.uses.takes_nothing(subject.name) else 1
+    return kinds.Integers(min=subject.uses.pads.get(subject.name, least), max=most, ends=True)
+
+
+def _taken(subject: Subject) -> InputRule | None:
+    """No more than the lengths may be that it is taken from."""
+    rule = _rule_of(subject.uses.taken.get(subject.name), subject)
+    if not isinstance(rule, kinds.SeqLens):
+        return None
+    subject.doubts.append(f"up to {rule.max}")
+    return _up_to(str(rule.max), subject)
+
+
+def _rule_of(name: str | None, subject: Subject) -> InputRule | None:
+    """How another input is made: as the definition says, or else as its use does."""
+    if name is None:
+        return None
+    stated = subject.definition.workloads and subject.definition.workloads.inputs.get(name)
+    spec = subject.definition.inputs[name]
+    if stated:
+        return stated
+    beside = infer(replace(subject, name=name, spec=spec, doubts=[]))
+    return None if beside is None else beside.rule
 
 
 def _relative_positions(subject: Subject) -> InputRule | None:
@@ -643,7 +690,9 @@ def _mask(subject: Subject) -> InputRule | None:
     if subject.spec.dtype.is_floating and subject.name not in subject.uses.factors:
         is_added = subject.name in subject.uses.added and subject.spec.shape
         return kinds.Mask(allow_empty=False) if is_added else None
-    return kinds.Boolean()
+    is_integer = subject.spec.dtype in DTYPE_CLASSES["integer"]
+    are_bits = is_integer and subject.name in subject.uses.shifted | subject.uses.any_bits
+    return None if are_bits else kinds.Boolean()
 
 
 def _rows_of_one(subject: Subject) -> InputRule | None:
@@ -849,6 +898,7 @@ _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
 #: What is put where nothing is.
 _FILLED = r"(fill|pad(ding)?)(_value)?"
 
+_BOUND = r"(.*_)?(ub|upper_bound)"
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
 #: The table. In each group, what is particular comes before what is general.
@@ -866,6 +916,14 @@ RULES: tuple[Rule, ...] = (
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
+    Rule(
+        "a length, at which the reference cuts an axis off",
+        ".*",
+        _scalar_length,
+        "integer",
+        scalar=True,
+    ),
+    Rule("a number that is taken from lengths", ".*", _taken, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
     Rule("a seed", r"(.*_)?seed", _seed, "integer", scalar=True),
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
@@ -925,6 +983,7 @@ RULES: tuple[Rule, ...] = (
     Rule("cosines", "cos(_cache)?", _rotary(kinds.Cos), "floating"),
     Rule("sines", "sin(_cache)?", _rotary(kinds.Sin), "floating"),
     Rule("fp8 pages and scales", r".*index.*cache.*fp8", lambda s: kinds.Fp8Pages(), "bytes"),
+    Rule("a bound", _BOUND, _of_one(kinds.Uniform(min=0.5, max=24.0)), "floating"),
     Rule("positive scales", _SCALE, _factors, "floating"),
     Rule("pairs of e2m1", ".*", lambda s: kinds.Fp4(), "fp4"),
     Rule("pairs of e2m1 by an axis", ".*", _packed, "bytes"),
@@ -960,6 +1019,7 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
     Rule("zero points", _ZERO_POINTS, _zero_points, "integer"),
     Rule("a bias", r"(.*_)?bias", _whole_bias, "integer"),
+    Rule("numbers that the reference sorts", ".*", _ordered, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

@@ -16,6 +16,7 @@ from pytest_fib.data import kinds
 from pytest_fib.workloads._constraints import constraints_on
 from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import HOLD_ANY, special_values, value_patterns
+from pytest_fib.workloads._reference_uses import SORTING
 from pytest_fib.workloads._special_values import cases_of
 from pytest_fib.workloads._value_patterns import put_special_values
 
@@ -35,8 +36,6 @@ USUAL_TURNS, INTEGER_TURNS = 4, 3
 ASKED_TURNS = 3
 #: Where they may be all of a row.
 WHOLE_ROWS = {"all", "start", "end"}
-#: What puts elements in their order.
-SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
 #: What tells equal numbers from others.
 ORDERING = SORTING | {"argmax", "argmin", "amax", "amin", "max", "min", "sign", "median"}
 ORDERING |= {"cummax", "cummin", "maximum", "minimum", "searchsorted", "bucketize"}

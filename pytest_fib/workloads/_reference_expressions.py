@@ -6,7 +6,8 @@ Nothing is run. What can't be read is None, and counts as anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -141,6 +142,9 @@ class Expressions:
 
     def assign_in_turn(self, target: ast.expr, iterated: ast.expr) -> None:
         """Note what the variables of a loop hold."""
+        match iterated:
+            case ast.Call(func=ast.Name(id="reversed"), args=[forwards]):
+                iterated = forwards
         first, last = target, target
         if isinstance(target, ast.Tuple):
             first, last = target.elts[0], target.elts[-1]
@@ -149,6 +153,17 @@ class Expressions:
         called = iterated.func if isinstance(iterated, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in ("range", "enumerate"):
             self._counters |= {first.id} if isinstance(first, ast.Name) else set()
+
+    @contextmanager
+    def scalars_kept(self) -> Iterator[None]:
+        """What is assigned meanwhile to a scalar input's own name it holds no longer afterwards."""
+        scalars = {
+            name: held
+            for name, held in self._variables.items()
+            if held.source and self._inputs[held.source.input].is_scalar and held.value is None
+        }
+        yield
+        self._variables |= scalars
 
     def is_variable(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self._variables

@@ -59,9 +59,12 @@ _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
 #: Functions of at least one element; what mends their results of none.
 _OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max", "min", "argmax"}
 _OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
-_AT_LEAST_ONE = re.compile(r"\.clamp(_min)?_?\(\s*(min\s*=\s*)?1(\.0*)?\s*\)")
+#: Infinities, and the large numbers that are written instead of them.
+_FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
 _EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin"}
 _MENDS = {"nan_to_num"}
+#: Functions that put elements in their order.
+SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
@@ -124,8 +127,9 @@ class ReferenceUses:
     equated: set[str] = field(default_factory=set)
     #: Integers that numbers are raised to the power of, and single ones that are raised to one.
     exponents: set[str] = field(default_factory=set)
-    #: Integers that something is subtracted from.
+    #: Integers that something is subtracted from; and scalars that are subtracted from others.
     counted: set[str] = field(default_factory=set)
+    taken: dict[str, str] = field(default_factory=dict)
     #: Integers that become floating numbers.
     numbers: set[str] = field(default_factory=set)
     #: The value below 0 that integers are compared with: padding.
@@ -141,6 +145,8 @@ class ReferenceUses:
     any_bits: set[str] = field(default_factory=set)
     angles: set[str] = field(default_factory=set)
     summed: set[str] = field(default_factory=set)
+    #: The axes along which places are compared with running sums of integers.
+    running: dict[str, str] = field(default_factory=dict)
     #: Floating tensors under a root or in a logarithm.
     positive: set[str] = field(default_factory=set)
     #: Floating tensors that a number is raised to the power of, and whether that is then negated.
@@ -178,10 +184,10 @@ class ReferenceUses:
     factors: set[str] = field(default_factory=set)
     #: All methods and functions that are called; ``div`` for ``/``.
     calls: set[str] = field(default_factory=set)
-    #: Whether it divides by what it calculates; and whether it takes at least 1 for some number,
-    #: as for one to divide by, and has no infinities that would go on.
+    #: Whether it divides by what it calculates; and whether it has infinities, or large numbers
+    #: instead, that would go on.
     divides: bool = False
-    counts_at_least_one: bool = False
+    has_infinities: bool = False
     #: Whether outputs are bits that integers hold, viewed as floating numbers.
     bits: dict[str, bool] = field(default_factory=dict)
 
@@ -201,7 +207,7 @@ class ReferenceUses:
         What it compares with 0 it does something else for then.
         """
         of_some = _OF_SOME
-        if self.counts_at_least_one and lengths not in self.sliced:
+        if not self.has_infinities and lengths not in self.sliced:
             of_some = _OF_SOME - _EXTREMES  # another number is put for what is left out
         needs_some = self.calls & of_some or lengths in self.counted
         is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
@@ -219,8 +225,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         module = ast.parse(reference)
     except SyntaxError:
         return uses  # it is seen where the reference is loaded
-    has_infinities = re.search(r"\binf\b", reference) is not None
-    uses.counts_at_least_one = not has_infinities and _AT_LEAST_ONE.search(reference) is not None
+    uses.has_infinities = _FAR.search(reference) is not None
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
@@ -335,6 +340,11 @@ class _Reader(ast.NodeVisitor):
         self._expressions.assign_in_turn(node.target, node.iter)
         self.generic_visit(node)
 
+    def visit_If(self, node: ast.If) -> None:
+        """A scalar that is only replaced in some cases is what it was in others."""
+        with self._expressions.scalars_kept():
+            self.generic_visit(node)
+
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.generic_visit(node)
         parts = parts_of(node)
@@ -430,6 +440,9 @@ class _Reader(ast.NodeVisitor):
         if name in _SEARCHED and len(arguments) > _SEARCHED[name] and is_sorted:
             source = self._expressions.source(arguments[_SEARCHED[name]])
             self._uses.searched |= {source.input} if source else set()
+            places = self._expressions.along(arguments[1 - _SEARCHED[name]])
+            if places is not None:
+                self._note_running(arguments[_SEARCHED[name]], places)
             sought = self._expressions.source(arguments[1 - _SEARCHED[name]])
             if sought and self._counts:  # infinities have a place as well
                 self._uses.asked.setdefault(sought.input, set()).update((-inf, inf))
@@ -591,6 +604,20 @@ class _Reader(ast.NodeVisitor):
             if texts.count(text) % 2 if is_product else len(tensors) == 1:  # else it is a square
                 yield tensor
 
+    def _is_kept_from_zero(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether a divisor is limited, whatever it is calculated from, or an input's."""
+        match node:
+            case ast.Subscript(value=value):
+                return self._is_kept_from_zero(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
+                return self._is_kept_from_zero(value, depth)
+            case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=ast.Constant()):
+                return self._is_kept_from_zero(left, depth)
+            case ast.Name() if depth and (held := self._expressions.calculation(node)):
+                return self._is_kept_from_zero(held, depth - 1)
+        is_given = self._expressions.floats(node) or not self._expressions.has_tensor(node)
+        return called(node) in _LIMITS or bool(is_given)
+
     def _not_zero(self, node: ast.expr) -> None:
         """Note the inputs that a divisor is, or is a product of."""
         match node:
@@ -624,8 +651,10 @@ class _Reader(ast.NodeVisitor):
             self._uses.numbers.add(index)
 
     def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
-        match self._expressions.calculation(index) or index:
-            case ast.BinOp(left=whole, op=ast.FloorDiv(), right=ast.Constant(value=int(size))):
+        match self._moved_from(index):
+            case ast.BinOp(left=whole, op=ast.FloorDiv(), right=divisor) if (
+                size := self._expressions.size(divisor)
+            ):
                 self._picks_parts(tensor, dim, whole, size)
                 return
             case ast.BinOp(left=whole, op=ast.RShift(), right=ast.Constant(value=int(bits))):
@@ -651,10 +680,22 @@ class _Reader(ast.NodeVisitor):
                 if name is not None and axis is not None and isinstance(more, int) and more > 0:
                     self._uses.behind[name] = axis, more
 
-    def _picks_parts(self, tensor: ast.expr, dim: int, whole: ast.expr, size: int) -> None:
+    def _moved_from(self, index: ast.expr, depth: int = DEPTH) -> ast.expr:
+        """The calculation of which an index holds the numbers, wherever they are."""
+        match index:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
+                return self._moved_from(value, depth)
+            case ast.Subscript(value=value):
+                return self._moved_from(value, depth)
+            case ast.Name() if depth and (held := self._expressions.calculation(index)):
+                return self._moved_from(held, depth - 1)
+        return index
+
+    def _picks_parts(self, tensor: ast.expr, dim: int, whole: ast.expr, size: int | str) -> None:
         """Note a number whose quotient is an index: a place in blocks of ``size``."""
         name = self._expressions.integer(whole)
-        axis = None if name is None else self._expressions.axis(tensor, dim, name)
+        made = self._expressions.size_of_made(tensor, dim)
+        axis = made[0] if made else name and self._expressions.axis(tensor, dim, name)
         if name is not None and axis is not None:
             self._uses.picks.setdefault(name, f"{axis} * {size}")
 
@@ -669,14 +710,27 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.op, ast.Sub) and (name := self._expressions.integer(node.left)):
             self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
-            self._uses.calls |= set() if called(node.right) in _LIMITS else {"div"}
+            self._uses.calls |= set() if self._is_kept_from_zero(node.right) else {"div"}
             self._uses.divides |= self._expressions.has_tensor(node.right)
         if isinstance(node.op, ast.Sub):
+            self._note_taken(node)
             if name := self._neighbours(node.left, node.right):
                 self._uses.offsets.add(name)
             self._note_compared(node.left, node.right)
             self._note_span(node.left, node.right)
         self._combined(node.op, node.left, node.right)
+
+    def _note_taken(self, difference: ast.BinOp) -> None:
+        """Note single integers that are subtracted from those of a tensor, as from lengths."""
+        terms = [
+            (sign, name)
+            for sign, part in _terms(difference, 1)
+            if (name := self._expressions.integer(part))
+        ]
+        taken = [name for sign, name in terms if sign < 0 and self._inputs[name].is_scalar]
+        left = [name for sign, name in terms if sign > 0 and not self._inputs[name].is_scalar]
+        if len(taken) == len(left) == 1:
+            self._uses.taken.setdefault(taken[0], left[0])
 
     def _included(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
         """The lengths of which an expression says that what is within them counts."""
@@ -892,6 +946,8 @@ class _Reader(ast.NodeVisitor):
             axis, other = self._along(right), left
             excludes = isinstance(operation, ast.Gt | ast.LtE)
         name = self._expressions.integer(other)
+        if axis is not None:
+            self._note_running(other, axis)
         if axis is None or name is None:
             return
         if isinstance(operation, ast.Eq | ast.NotEq):
@@ -900,6 +956,14 @@ class _Reader(ast.NodeVisitor):
             noted: dict[str, str] | dict[str, str | int]
             noted = self._uses.lengths if excludes else self._uses.picks
             noted.setdefault(name, axis)
+
+    def _note_running(self, sums: ast.expr, axis: str) -> None:
+        """Note integers whose running sums are held against places along an axis."""
+        match self._moved_from(sums):
+            case ast.Call(func=ast.Attribute(value=value, attr="cumsum"), args=arguments):
+                of = arguments[0] if self._is_module(value) and arguments else value
+                if name := self._expressions.integer(of):
+                    self._uses.running.setdefault(name, axis)
 
     def _along(self, node: ast.expr) -> str | None:
         """The axis along which an expression has places, or distances from these."""

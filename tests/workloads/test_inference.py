@@ -33,6 +33,7 @@ CASES = [
     ("scan", "n", "decay[n]:f32", {"kind": "uniform"}),
     ("norm", "n one=1", "momentum[one]:f32", {"kind": "uniform"}),
     ("optimizer", "n", "momentum[n]:f32", {"kind": "values"}),
+    ("quantize", "n one=1", "scale_ub[one]:f32", {"kind": "uniform", "min": 0.5, "max": 24.0}),
     ("optimizer", "n", "weight_decay[n]:f32", {"kind": "values"}),
     ("mixer", "n d=8", "log_decay[n,d]:f32", {"kind": "values"}),  # no exponential of it
     ("mixer", "n d=8", "top_p[n,d]:f32", {"kind": "values"}),  # not one for each row
@@ -371,7 +372,13 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT, LABELS_ASKED_FOR}
     referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR}
-    referred |= {PIXELS, SCALAR_LIMIT, _says("torch.searchsorted(which, x)")}
+    referred |= {
+        SCALAR_LENGTH,
+        SCALAR_TAKEN,
+        PIXELS,
+        SCALAR_LIMIT,
+        _says("torch.searchsorted(which, x)"),
+    }
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
     referred.add(plan(log_decay).inferred["log_decay"].by.says)
@@ -387,6 +394,8 @@ SCALAR_THAT_PICKS = "a number along an axis that it picks of"
 SCALAR_EXPONENT = "a step, to whose power the reference raises"
 BELOW_ONE = 1 - 2**-8
 SCALAR_THAT_OTHERS_ARE_COMPARED_WITH = "a number that others are compared with"
+SCALAR_LENGTH = "a length, at which the reference cuts an axis off"
+SCALAR_TAKEN = "a number that is taken from lengths"
 SCALAR_ZERO_POINT = "a zero point"
 PIXELS = "pixels or samples"
 SCALAR_LIMIT = "what something is clamped to"
@@ -427,13 +436,23 @@ REFERENCES = [
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("torch.where(which > 0, ((which[:, None] > torch.arange(x.shape[1])) * x).amax(1), 0)",
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
-    ("((which[:, None] > torch.arange(x.shape[1])) * x).amax(1)",
+    ("((which[:, None] > torch.arange(x.shape[1])) * x).softmax(1)",
      {"kind": "seq_lens", "max": "d", "allow_empty": False}),
-    ("((which[:, None] > torch.arange(x.shape[1])) | (x > 0)).float().amax(1)",
+    ("((which[:, None] > torch.arange(x.shape[1])) | (x > 0)).float().softmax(1)",
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
-    ("((which[:, None] <= torch.arange(x.shape[1])) | (x > 0)).float().amax(1)",
+    ("((which[:, None] <= torch.arange(x.shape[1])) | (x > 0)).float().softmax(1)",
      {"kind": "seq_lens", "max": "d", "allow_empty": False}),
-    ("(~(which[:, None] > torch.arange(x.shape[1])) | (x > 0)).float().amax(1)",
+    ("(~(which[:, None] > torch.arange(x.shape[1])) | (x > 0)).float().softmax(1)",
+     {"kind": "seq_lens", "max": "d", "allow_empty": False}),
+    ("((which[:, None] > torch.arange(x.shape[1])) * x).amax(1)",
+     {"kind": "seq_lens", "max": "d", "allow_empty": True}),
+    ("x.masked_fill(which[:, None] <= torch.arange(x.shape[1]), -1e9).amax(1)",
+     {"kind": "seq_lens", "max": "d", "allow_empty": False}),
+    ("x.masked_fill(which[:, None] <= torch.arange(x.shape[1]), float('-inf')).amax(1)",
+     {"kind": "seq_lens", "max": "d", "allow_empty": False}),
+    ("(which[:, None] > torch.arange(x.shape[1])) * x / (x.amax(1).clamp(min=1e-9) / 448)[:, None]",
+     {"kind": "seq_lens", "max": "d", "allow_empty": True}),
+    ("(which[:, None] > torch.arange(x.shape[1])) * x / (x.amax(1) / 448)[:, None]",
      {"kind": "seq_lens", "max": "d", "allow_empty": False}),
     ("(which[:, None] > torch.arange(5)) * x[:, :5]",
      {"kind": "seq_lens", "max": "5", "allow_empty": True}),
@@ -463,6 +482,14 @@ REFERENCES = [
     ("(x @ x.T)[which]", {"kind": "indices", "below": "n", "unique": False}),
     ("x[:, which // 4]", {"kind": "indices", "below": "d * 4", "unique": False}),
     ("x[0, which >> 2]", {"kind": "indices", "below": "d * 4", "unique": False}),
+    ("x[0, (which >> 2).long().view(-1)]", {"kind": "indices", "below": "d * 4", "unique": False}),
+    ("x[:, which // table.shape[0]]", {"kind": "indices", "below": "d * rows", "unique": False}),
+    ("(torch.arange(9)[None] >= which.cumsum(0)[:, None]).sum(0)",
+     {"kind": "integers", "min": 0, "max": "2 * 9 // n + 1"}),
+    ("(torch.searchsorted(which.cumsum(0), torch.arange(table.shape[0])), x)",
+     {"kind": "integers", "min": 0, "max": "2 * rows // n + 1"}),
+    ("x.gather(0, which.sort(stable=True)[1][:, None]) * (which < 0)[:, None]",
+     {"kind": "positions", "below": 2**40, "sentinels": [-1]}),
     ("[table[: int(which[i])].mean(0).nan_to_num() for i in range(2)]",
      {"kind": "seq_lens", "max": "rows", "allow_empty": True}),
     ("[table[: int(which[i])].sum(0) / table.sum() for i in range(2)]",
@@ -626,6 +653,10 @@ def test_lengths_with_a_sum_have_the_bound_that_a_constraint_says(constraint, mo
         ),
         ("n, d = x.shape\nfor i in range(1, d):\n    x = torch.where(i < which, x, 0)", "seq_lens"),
         ("rows, width = table.shape\nout = x[:, which]", "indices"),
+        (
+            "of = torch.zeros(9, 64)\nout = of.scatter_add_(1, (which >> 2).long()[None], x)",
+            "indices",
+        ),
         ("kept, out = which.clone(), x\nkept[x[:, 0] > 0] = 3", "integers"),
         ("out = x * ELSEWHERE.float() + table[which]", "indices"),
         ("def both(t):\n    return t & 15\nout = both(which) + both(which)", "integers"),
@@ -690,6 +721,23 @@ def _with_scalar(result, name):
     definition["inputs"][name] = {"shape": None, "dtype": "int64"}
     definition["reference"] = definition["reference"].replace("which):", f"which, {name}):")
     return plan(Definition.model_validate(definition))
+
+
+def test_a_scalar_at_which_an_axis_is_cut_off_is_as_long_at_most():
+    made = _with_scalar("table[:filled].sum(0)", "filled")
+    assert str(made.rules["filled"]) == "integers, min 0, max rows, ends True"
+    made = _with_scalar("table[:filled].mean(0)", "filled")
+    assert str(made.rules["filled"]) == "integers, min 1, max rows, ends True"
+
+
+def test_a_scalar_that_is_taken_from_lengths_is_no_more_than_these():
+    at = "torch.arange(x.shape[1])"
+    result = f"(({at} < which[:, None]) & ({at} >= which[:, None] - 1 - back)) * x"
+    made = _with_scalar(result, "back")
+    assert str(made.rules["back"]) == "integers, min 0, max d, ends True"
+    made = _with_scalar(f"{result} if back >= 0 else x", "back")
+    assert str(made.rules["back"]) == "integers, min -1, max d, ends True"
+    assert "back" in _with_scalar("x * (which - back)[:, None]", "back").unmade
 
 
 def test_a_scalar_that_others_are_compared_with_may_be_one_of_these_or_none():
@@ -835,7 +883,7 @@ def test_a_square_under_a_root_may_be_of_any_number(under, kind):
 @pytest.mark.parametrize(
     ("compares", "rule"),
     [
-        ("at[:, None] - at < reach", None),
+        ("at[:, None] - at < reach", {"kind": "integers", "min": 0, "max": "n", "ends": True}),
         ("at[:, None] - at <= reach", {"kind": "integers", "min": 0, "max": "n - 1", "ends": True}),
     ],
 )
@@ -844,7 +892,7 @@ def test_a_distance_of_places_is_one_along_their_axis(compares, rule):
     lines = ("import torch", "def run(x, reach):", "    at = torch.arange(len(x))")
     given["reference"] = "\n".join((*lines, f"    return ({compares}).float() @ x"))
     made = plan(Definition.model_validate(given))
-    assert ("reach" in made.unmade) if rule is None else made.rules["reach"] == rule_of(rule)
+    assert made.rules["reach"] == rule_of(rule)
 
 
 def test_lengths_by_name_end_where_a_constraint_says():
