@@ -38,6 +38,8 @@ WHOLE = 1e-3
 FAINT = 1e-3
 #: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
 ALIKE = 1e-3
+#: By which share sizes differ that no rounding to a few bits makes different.
+APART = 2.0**-6
 #: The least distance of a factor from one for all, as a share of that one's distance from 1.
 OTHER = 0.1
 #: The most likely that a factor may equal a known number by chance.
@@ -183,9 +185,12 @@ def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:
 
 
 def _differ(expected: torch.Tensor) -> torch.Tensor:
-    """Whether a line has several sizes beside 0: any number is a multiple of one."""
+    """Whether a line has several sizes beside 0, and not by roundings alone.
+
+    Any number is a multiple of one.
+    """
     size = torch.where(expected.isfinite(), expected.abs(), 0.0)
-    return torch.where(size > 0, size, inf).amin(-1) < size.amax(-1)
+    return torch.where(size > 0, size, inf).amin(-1) < (1 - APART) * size.amax(-1)
 
 
 def _times(factor: float) -> str:

@@ -349,10 +349,14 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
 
 
 def _why_last(size: int, count: int, rest_of: int) -> str:
-    """The likely cause of a tail of this length; in a short dimension, none."""
+    """The likely cause of a tail of this length; in a short dimension, none.
+
+    The last tile is one of several that fill the dimension: of two it may as well be a half.
+    """
     if count == 1:
         return _guess(rest_of, or_one=True) if rest_of and size >= LEAST_SIZE else ""
-    return _guess(rest_of) if rest_of else f" (a tile of {count}?)" if count in TILES else ""
+    is_tile = count in TILES and size % count == 0 and size > 2 * count
+    return _guess(rest_of) if rest_of else f" (a tile of {count}?)" if is_tile else ""
 
 
 def _guess(rest_of: int, *, or_one: bool = False) -> str:

@@ -566,6 +566,25 @@ def test_rows_of_one_number_each_have_no_factor():
     assert found.sentence == "out: wrong everywhere"
 
 
+def test_rows_of_one_number_and_its_roundings_have_no_factor_each():
+    of_rows = normal((GEMM[1][0], 1)).expand(GEMM[1]).clone()
+    of_rows *= 1 + normal(GEMM[1], 3) * 1e-8
+    low, high = of_rows.amin(), of_rows.amax()
+    found = explained(
+        (*GEMM[:2], torch.float32), lambda x: x.clamp(float(low) / 2, float(high) / 2), of_rows
+    )
+    assert "factor" not in found.sentence
+
+
+@pytest.mark.parametrize(("size", "is_tile"), [(64, True), (32, False), (75, False)])
+def test_the_last_tile_is_one_of_several_that_fill_the_axis(size, is_tile):
+    kind = (("tokens", "dim"), (40, size), torch.float32)
+    last = torch.arange(size) >= size - 16
+    found = explained(kind, lambda x: torch.where(last, normal(x.shape, 7), x), normal(kind[1]))
+    assert f"wrong at the last 16 of {size} along dim" in found.sentence
+    assert ("(a tile of 16?)" in found.sentence) == is_tile
+
+
 def test_one_number_among_zeros_has_no_factor():
     one = torch.tensor([0.0, 3.0, 0.0], dtype=torch.float64)
     found = explained((("n",), (3,), torch.float32), scaled(0.7), one)
