@@ -569,10 +569,7 @@ def test_rows_of_one_number_each_have_no_factor():
 def test_rows_of_one_number_and_its_roundings_have_no_factor_each():
     of_rows = normal((GEMM[1][0], 1)).expand(GEMM[1]).clone()
     of_rows *= 1 + normal(GEMM[1], 3) * 1e-8
-    low, high = of_rows.amin(), of_rows.amax()
-    found = explained(
-        (*GEMM[:2], torch.float32), lambda x: x.clamp(float(low) / 2, float(high) / 2), of_rows
-    )
+    found = explained((*GEMM[:2], torch.float32), lambda x: x.roll(1, 0), of_rows)
     assert "factor" not in found.sentence
 
 
