@@ -22,38 +22,33 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from pytest_fib.sandbox._deciders import COMPARISONS, Decider, Together, decider, treats_alike
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
-from pytest_fib.sandbox._operations import (
-    BELIEVED,
-    COMPARISONS,
-    SHORT_ROW,
-    SHOWING_ALL,
-    SHOWING_SOME,
-    UNDERFLOW,
-    Computed,
-    Decider,
-    ExponentialAgain,
-    Operation,
-    Recurrences,
-    SoftmaxOfLogSum,
-    Together,
+from pytest_fib.sandbox._formulas import (
     added_from_the_end,
     added_in_turn,
     by_reciprocal,
-    decider,
     is_added,
-    is_exponential,
     is_multiplied,
     is_quotient,
-    is_softmax,
-    log_sum_of_softmax,
-    lost_to_overflow,
-    moved_result,
     multiplied_in_turn,
     multiplies,
     simpler,
-    treats_alike,
 )
+from pytest_fib.sandbox._moved import SHORT_ROW, Computed, lost_to_overflow, moved_result
+from pytest_fib.sandbox._operations import (
+    BELIEVED,
+    SHOWING_ALL,
+    SHOWING_SOME,
+    UNDERFLOW,
+    ExponentialAgain,
+    Operation,
+    SoftmaxOfLogSum,
+    is_exponential,
+    is_softmax,
+    log_sum_of_softmax,
+)
+from pytest_fib.sandbox._recurrences import Recurrences
 from pytest_fib.sandbox._ties import ANY, CERTAIN, Reshaped, Ties
 
 #: How much of the reason why there is no float64 reference, in characters.
