@@ -13,8 +13,8 @@ from pytest_fib.sandbox._operations import PRODUCTS, ROUNDOFF, UNDERFLOW, Operat
 
 #: Numbers of bits of two factors of which float32 holds any product.
 FEW_BITS = ((12, 12), (8, 16))
-#: By how many roundoffs a sum of equal terms is off for each of these, up to half of which is in the
-#: last binade of the partial sums; how many values make terms equal, of how many that are looked at.
+#: By how many roundoffs a sum of equal terms is off for each of these: up to half of them are in
+#: the last binade of the partial sums. How many values make terms equal, of how many looked at.
 EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
