@@ -148,6 +148,8 @@ def _less_logsumexp(
     Of large numbers the sum's logarithm is lost then, and the weights of equal ones are all 1.
     """
     narrow = value.float()
+    if not value.numel():
+        return narrow if half_to_float else value.clone()
     top = narrow.amax(dim, keepdim=True)
     logarithm = narrow - ((narrow - top).exp().sum(dim, keepdim=True).log() + top)
     return logarithm if half_to_float else logarithm.to(value.dtype)

@@ -1091,3 +1091,31 @@ def test_a_blend_is_not_exact_since_it_has_several_formulas(blend, is_moved):
     """``a + (b - a) * w`` is 7.5 exactly of equal numbers; ``a * (1 - w) + b * w`` is not."""
     off = _moves(blend, torch.tensor([7.5, 7.5]), torch.tensor([7.5, 8.0]), torch.tensor([0.5, 0]))
     assert (2**-24 < off < 2**-20) if is_moved else off == 0
+
+
+#: What references do with rows that may be empty.
+OF_EMPTY = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log_softmax": lambda x: torch.log_softmax(x, -1),
+    "masked softmax": lambda x: x.masked_fill(x > 0, -math.inf).softmax(-1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "sum and mean": lambda x: x.sum(-1) + x.mean(-1),
+    "norm": lambda x: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6),
+    "scans": lambda x: x.cumsum(-1) + x.cumprod(-1) + x.cummax(-1).values,
+    "product": lambda x: x @ x.T,
+    "order": lambda x: x.gather(-1, torch.argsort(x, dim=-1, stable=True)),
+    "decisions": lambda x: torch.where(x > 0, (x / 0.1).round(), x // 0.5),
+    "places": lambda x: torch.bucketize(x, x.new_tensor([0.0, 1.0])),
+    "gates": lambda x: torch.sigmoid(x) * (torch.sigmoid(x) * x + x),
+}
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0)])
+@pytest.mark.parametrize("what", OF_EMPTY)
+def test_tensors_without_elements_vary_in_no_run(what, shape):
+    x = torch.zeros(shape, dtype=torch.bfloat16)
+    expected = run_widened(OF_EMPTY[what], [x])
+    for how in (how for yardstick in YARDSTICKS for how in yardstick if "lean" not in how):
+        varied = run_widened(OF_EMPTY[what], [x], **how)
+        assert varied.shape == expected.shape
+        torch.testing.assert_close(varied, expected, equal_nan=True)
