@@ -226,9 +226,9 @@ class _Order(_Extreme):
 
     def equal(self, before: Together | None = None) -> Together | None:
         call, dim = self.call, self.call.dim
-        if not is_stable(call) or dim is None or call.args[0].dim() == 0 or not len(call.args[0]):
-            return None
         value = call.args[0].double()
+        if not is_stable(call) or dim is None or value.dim() == 0 or not value.numel():
+            return None
         order = self._ordered(value)[1] if before is None else before.order
         value, beside = value.gather(dim, order), value.shape[dim] - 1
         equal = value.narrow(dim, 1, beside) == value.narrow(dim, 0, beside)
