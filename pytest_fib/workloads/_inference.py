@@ -33,6 +33,8 @@ POSITIONS = 8192
 PAGES = 2**20
 #: Steps of an optimiser.
 STEPS = 100_000
+#: Between what is done now and then.
+FEW = 16
 #: How many labels there are where the reference asks for some by number, besides these.
 FEW_LABELS = 4
 #: Shares of all probabilities, by which samplers choose tokens.
@@ -297,7 +299,7 @@ def _block_table(subject: Subject) -> InputRule | None:
 def _positions(subject: Subject) -> InputRule | None:
     cache = subject.input("cos_sin_cache", "cos_cache", "cos")
     below = subject.dim(cache, 0) or subject.axis("max_seq_len", "max_position")
-    return None if below is None else kinds.Positions(below=below)
+    return None if below is None else kinds.Positions(below=below, sentinels=_sentinels(subject))
 
 
 def _token_ids(subject: Subject) -> InputRule | None:
@@ -449,6 +451,30 @@ def _ordered(subject: Subject) -> InputRule | None:
     return kinds.Positions(below=2 ** min(bits - 1, 40), sentinels=_sentinels(subject))
 
 
+def _parts_of_bytes(subject: Subject) -> InputRule | None:
+    """All that bytes hold, where what is shifted out of them is used for something."""
+    is_byte = subject.spec.dtype is DType.UINT8 and subject.name in subject.uses.shifted
+    if is_byte:
+        subject.doubts.append("any byte")
+    return _any_number(subject) if is_byte else None
+
+
+def _beside_start(subject: Subject) -> InputRule | None:
+    """Numbers of which those from a start on count, so many; or that start, in a scalar."""
+    uses, name = subject.uses, subject.name
+    spans = [(other, size) for other, _, size in uses.edges.get(name, ()) if size not in (0, 1)]
+    others, sizes = {other for other, _ in spans}, {size for _, size in spans}
+    inputs = subject.definition.inputs
+    pairs = [other for other in others if inputs[other].is_scalar != subject.spec.is_scalar]
+    if len(sizes) != 1 or not pairs:
+        return None
+    (size,), parts = sizes, TIMES_AS_LONG - subject.spec.is_scalar
+    subject.doubts.append(f"below {parts} * {size}")
+    if subject.spec.is_scalar:
+        return kinds.Integers(min=0, max=f"{parts} * {size}", ends=True)
+    return kinds.Positions(below=f"{TIMES_AS_LONG} * {size}", sentinels=_sentinels(subject))
+
+
 def _summed(subject: Subject) -> InputRule | None:
     """Counts or lengths, as those are of which sums say where things begin: none is negative."""
     uses = subject.uses
@@ -515,6 +541,28 @@ def _cut(subject: Subject) -> InputRule | None:
     return None if axis is None else kinds.Indptr(total=axis, parts=_parts(subject))
 
 
+def _decides_a_size(subject: Subject) -> bool:
+    """Whether there may be so many of something, as in ``for i in range(steps)``."""
+    counted = rf"(range|empty|zeros|ones|full|expand|repeat)\w*\(.*\b{subject.name}\b"
+    is_size = subject.name in subject.uses.sliced or subject.name not in subject.uses.seen
+    return is_size or re.search(counted, subject.definition.reference) is not None
+
+
+def _interval(subject: Subject) -> InputRule | None:
+    """Of a few steps, so that it now and then is over."""
+    subject.doubts.append(f"up to {FEW}")
+    return None if _decides_a_size(subject) else kinds.Integers(min=1, max=FEW, ends=True)
+
+
+def _step(subject: Subject) -> InputRule | None:
+    """From 0 on, unless something is divided by it."""
+    if _decides_a_size(subject):
+        return None
+    least = 1 if subject.name in subject.uses.whole_divisors else 0
+    subject.doubts.append(f"up to {STEPS}")
+    return kinds.Integers(min=least, max=STEPS, ends=True)
+
+
 def _exponent(subject: Subject) -> InputRule | None:
     """From 1 on: corrections such as ``1 - beta ** step`` are divided by."""
     is_power = subject.name in subject.uses.exponents
@@ -532,7 +580,10 @@ def _counts(subject: Subject) -> InputRule | None:
     )
     if bounds and len(stated) == 1 and len(subject.spec.shape or ()) == 1:
         return _lengths_along(subject, bounds[0])
-    if subject.name not in subject.uses.calculated or subject.spec.is_scalar:
+    if subject.spec.is_scalar:
+        if _decides_a_size(subject) or subject.name in subject.uses.whole_divisors:
+            return None
+    elif subject.name not in subject.uses.calculated:
         return None
     subject.doubts.append(f"none is negative, or above {POSITIONS}")
     return kinds.Integers(min=0, max=POSITIONS)
@@ -722,6 +773,7 @@ def _some_factor(subject: Subject) -> InputRule:
         rf"(?<![\d.])1(\.0*)?\s*-\s*{called}{subject.name}\b", subject.definition.reference
     )
     name, uses, limits = subject.name, subject.uses, subject.uses.limits.get(subject.name, ())
+    from_one = from_one or re.fullmatch(_BELOW_ONE, name)
     if name in uses.scalars.thresholds and not limits:
         are_shares = bool(uses.calls & {"softmax", "sigmoid"}) or "thresh" not in name
         return kinds.Uniform(min=LEAST_THRESHOLD, max=1.0 if are_shares else MOST_THRESHOLD)
@@ -779,7 +831,8 @@ def _clamp_limit(subject: Subject) -> InputRule | None:
         is_least = subject.name in subject.uses.least
         return kinds.Integers(min=-128, max=0, ends=True) if is_least else None
     if subject.name in subject.uses.most:
-        return kinds.Uniform(min=0.5, max=24.0)
+        may_be_off = 0 in subject.uses.limits.get(subject.name, ())
+        return kinds.Uniform(min=0.0 if may_be_off else 0.5, max=24.0)
     return kinds.Uniform(min=0.01, max=0.5) if subject.name in subject.uses.least else None
 
 
@@ -884,6 +937,8 @@ CHOICES = {"topk", "argmax", "argsort", "sort", "max", "kthvalue", "multinomial"
 
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
+_INTERVAL = r"(.*_)?(every|interval|period|freq(uency)?)(_.*)?"
+_COUNTS = r"(.*_)?(counts?|occurrences)"
 _PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
@@ -894,6 +949,9 @@ _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|r
 
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
+
+#: What averages over time are multiplied by: 1 less that may be divided by.
+_BELOW_ONE = r"(.*_)?beta_?\d"
 
 #: What is put where nothing is.
 _FILLED = r"(fill|pad(ding)?)(_value)?"
@@ -925,8 +983,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("a number that is taken from lengths", ".*", _taken, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
+    Rule("a step", r"(.*_)?(steps?|iter(ation)?)", _step, "integer", scalar=True),
+    Rule("an interval of steps", _INTERVAL, _interval, "integer", scalar=True),
+    Rule("counts", _COUNTS, _counts, "integer", scalar=True),
     Rule("a seed", r"(.*_)?seed", _seed, "integer", scalar=True),
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
+    Rule("where numbers start that count", ".*", _beside_start, "integer", scalar=True),
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
     Rule("what a constraint ties to axes", ".*", _tied, "integer", scalar=True),
     Rule("a number that the reference puts into an output", ".*", _put, "integer", scalar=True),
@@ -1011,15 +1073,17 @@ RULES: tuple[Rule, ...] = (
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
     Rule("labels, of which the reference asks for some", ".*", _asked, "integer"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
+    Rule("numbers that the reference sorts", ".*", _ordered, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
+    Rule("bytes that the reference takes apart", ".*", _parts_of_bytes, "bytes"),
+    Rule("numbers below a start", ".*", _beside_start, "integer"),
     Rule(
         "positions", r"(.*_)?(positions?|pos(_ids)?|position_ids)", _relative_positions, "integer"
     ),
-    Rule("counts", r"(.*_)?(counts?|occurrences|num_.*|lens|lengths)", _counts, "integer"),
+    Rule("counts", rf"{_COUNTS}|(.*_)?(num_.*|lens|lengths)", _counts, "integer"),
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
     Rule("zero points", _ZERO_POINTS, _zero_points, "integer"),
     Rule("a bias", r"(.*_)?bias", _whole_bias, "integer"),
-    Rule("numbers that the reference sorts", ".*", _ordered, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

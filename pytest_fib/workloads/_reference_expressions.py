@@ -364,7 +364,7 @@ class Expressions:
                 end is not None and self._is_arange(value)
             ):
                 size_of = self.size(end)
-                return size_of if isinstance(size_of, str) else None
+                return None if size_of is None else str(size_of)
             case ast.Subscript(value=value):
                 return self.along(value)
             case ast.Call(func=ast.Attribute(attr="arange"), args=[*first, size]) | (

@@ -34,7 +34,7 @@ _VALUES_AND_INDICES = {"cummax", "cummin", "kthvalue", "max", "median", "min", "
 #: Functions that put any numbers in their order.
 _SORTS = {"argsort", "msort", "sort"}
 #: Methods that move elements to places that their arguments decide.
-_REPEATS = {"repeat", "repeat_interleave"}
+_REPEATS = {"gather", "index_select", "repeat", "repeat_interleave", "take_along_dim"}
 SHAPES = {"shape", "size", "dim", "ndim", "numel", "dtype", "device", "new_zeros", "new_empty"}
 SHAPES |= {"new_full", "new_ones", "new_tensor"}
 #: Functions that take of their first argument its shape alone.

@@ -61,6 +61,7 @@ _OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max"
 _OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
 #: Infinities, and the large numbers that are written instead of them.
 _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
+_SUMS = {"norm", "sum", "vector_norm"}
 _EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin"}
 _MENDS = {"nan_to_num"}
 #: Functions that put elements in their order.
@@ -188,6 +189,8 @@ class ReferenceUses:
     #: instead, that would go on.
     divides: bool = False
     has_infinities: bool = False
+    #: Whether it puts zeros into what it makes of rows of which there may be nothing.
+    mends: bool = False
     #: Whether outputs are bits that integers hold, viewed as floating numbers.
     bits: dict[str, bool] = field(default_factory=dict)
 
@@ -210,7 +213,7 @@ class ReferenceUses:
         if not self.has_infinities and lengths not in self.sliced:
             of_some = _OF_SOME - _EXTREMES  # another number is put for what is left out
         needs_some = self.calls & of_some or lengths in self.counted
-        is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
+        is_mended = self.mends or self.calls & _MENDS or 0 in self.limits.get(lengths, ())
         is_mended = is_mended or lengths in self.alternatives
         return lengths in self.seen and bool(is_mended or not needs_some)
 
@@ -400,6 +403,7 @@ class _Reader(ast.NodeVisitor):
         self._decides(name, arguments, node.keywords)
         self._asks(node, name, arguments)
         self._reads_bits(node, name, arguments)
+        self._mends(name, arguments)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
@@ -410,6 +414,13 @@ class _Reader(ast.NodeVisitor):
                 self._puts(index, arguments[_PUTS[name]])
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
+
+    def _mends(self, name: str, arguments: list[ast.expr]) -> None:
+        """Note that a softmax or the like has zeros put into it, maybe where there is nothing."""
+        if name in _MASKED and len(arguments) == 3:
+            has_zero = any(constant(each) == 0 for each in arguments[1:])
+            made = {called(self._moved_from(each)) for each in arguments}
+            self._uses.mends |= has_zero and bool(made & _OF_SOME)
 
     def _is_module(self, node: ast.expr) -> bool:
         """Whether a name is that of a module, such as ``torch``, rather than of a variable."""
@@ -505,8 +516,22 @@ class _Reader(ast.NodeVisitor):
             case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
                 elements = arguments[0] if arguments else value
                 values = NOT_FINITE.get(attr.removesuffix("_"), ())
-        source = self._expressions.source(elements) if values else None
-        return (source.input, values) if source else (None, ())
+        if not values:
+            return None, ()
+        source = self._expressions.source(elements)
+        return source.input if source else self._summed(elements), values
+
+    def _summed(self, node: ast.expr, depth: int = DEPTH) -> str | None:
+        """The one input of whose elements a number is a sum or a norm."""
+        held = (self._expressions.calculation(node) or node) if depth else node
+        calls = {called(each) for each in ast.walk(held)}
+        if not calls & _SUMS:
+            inner = [each for each in ast.iter_child_nodes(held) if isinstance(each, ast.expr)]
+            found = {self._summed(each, depth - 1) for each in inner} if depth else set()
+            return found.pop() if len(found) == 1 else None
+        names = [each for each in ast.walk(held) if isinstance(each, ast.Name)]
+        floats = set().union(*map(self._expressions.floats, names))
+        return floats.pop() if len(floats) == 1 else None
 
     def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
         """The inputs that a mask asks so."""
@@ -707,18 +732,23 @@ class _Reader(ast.NodeVisitor):
             self._not_negative(node.left)
         if isinstance(node.op, ast.Pow) and not self._expressions.has_tensor(node.left):
             self._uses.exponents |= self._steps(node.left, node.right)
-        if isinstance(node.op, ast.Sub) and (name := self._expressions.integer(node.left)):
-            self._uses.counted.add(name)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             self._uses.calls |= set() if self._is_kept_from_zero(node.right) else {"div"}
             self._uses.divides |= self._expressions.has_tensor(node.right)
         if isinstance(node.op, ast.Sub):
-            self._note_taken(node)
-            if name := self._neighbours(node.left, node.right):
-                self._uses.offsets.add(name)
-            self._note_compared(node.left, node.right)
-            self._note_span(node.left, node.right)
+            self._note_difference(node)
         self._combined(node.op, node.left, node.right)
+
+    def _note_difference(self, node: ast.BinOp) -> None:
+        """Note what is subtracted, and from what."""
+        name, less = (self._expressions.integer(each) for each in (node.left, node.right))
+        if name and (less is None or not self._inputs[less].is_scalar):
+            self._uses.counted.add(name)
+        self._note_taken(node)
+        if name := self._neighbours(node.left, node.right):
+            self._uses.offsets.add(name)
+        self._note_compared(node.left, node.right)
+        self._note_span(node.left, node.right)
 
     def _note_taken(self, difference: ast.BinOp) -> None:
         """Note single integers that are subtracted from those of a tensor, as from lengths."""

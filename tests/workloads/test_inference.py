@@ -372,6 +372,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT, LABELS_ASKED_FOR}
     referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR}
+    referred |= SCALAR_COUNTS | {OF_START, _says("torch.bincount(which >> 4)", "uint8")}
     referred |= {
         SCALAR_LENGTH,
         SCALAR_TAKEN,
@@ -394,6 +395,8 @@ SCALAR_THAT_PICKS = "a number along an axis that it picks of"
 SCALAR_EXPONENT = "a step, to whose power the reference raises"
 BELOW_ONE = 1 - 2**-8
 SCALAR_THAT_OTHERS_ARE_COMPARED_WITH = "a number that others are compared with"
+SCALAR_COUNTS = {"a step", "an interval of steps", "counts", "where numbers start that count"}
+OF_START = "numbers below a start"
 SCALAR_LENGTH = "a length, at which the reference cuts an axis off"
 SCALAR_TAKEN = "a number that is taken from lengths"
 SCALAR_ZERO_POINT = "a zero point"
@@ -454,6 +457,11 @@ REFERENCES = [
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("(which[:, None] > torch.arange(x.shape[1])) * x / (x.amax(1) / 448)[:, None]",
      {"kind": "seq_lens", "max": "d", "allow_empty": False}),
+    ("x.masked_fill(which[:, None] <= torch.arange(x.shape[1]), -1e9).softmax(1).masked_fill("
+     "which[:, None] <= torch.arange(x.shape[1]), 0.0)",
+     {"kind": "seq_lens", "max": "d", "allow_empty": True}),
+    ("(torch.arange(9)[:6] < which[:, None]) * x[:, :6]",
+     {"kind": "seq_lens", "max": "6", "allow_empty": True}),
     ("(which[:, None] > torch.arange(5)) * x[:, :5]",
      {"kind": "seq_lens", "max": "5", "allow_empty": True}),
     ("(which[:, None] > torch.arange(x.shape[1]) + 1) * x",
@@ -537,6 +545,8 @@ REFERENCES = [
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("torch.arange(which.cumsum(0)[-1])", None),
     ("x / which.cumsum(0)[:, None]", None),
+    ("((which[:, None].gather(0, x.argsort(0)) >> torch.arange(8)) & 1) * x",
+     {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("((which[:, None] >> torch.arange(8)) & 15) * x",
      {"kind": "integers", "min": -2**63, "max": 2**63 - 1}),
     ("torch.repeat_interleave(x, which[1:] - which[:-1])", {"kind": "indptr", "total": "rows"}),
@@ -728,6 +738,76 @@ def test_a_scalar_at_which_an_axis_is_cut_off_is_as_long_at_most():
     assert str(made.rules["filled"]) == "integers, min 0, max rows, ends True"
     made = _with_scalar("table[:filled].mean(0)", "filled")
     assert str(made.rules["filled"]) == "integers, min 1, max rows, ends True"
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "shown"),
+    [
+        (
+            "step",
+            "x * ((1 + step) / (10 + step))",
+            "integers, min 0, max 100000, ends True",
+        ),
+        ("step", "x * (100 // step)", "integers, min 1, max 100000, ends True"),
+        ("update_every", "x if 8 % update_every else table", "integers, min 1, max 16, ends True"),
+        ("run_count", "x * run_count / (run_count + 1)", "integers, min 0, max 8192"),
+    ],
+)
+def test_a_scalar_with_which_steps_are_counted_is_known_by_its_name(name, result, shown):
+    made = _with_scalar(result, name)
+    assert str(made.rules[name]) == shown
+    loop = f"sum(({result}) for i in range({name}))"
+    assert name in _with_scalar(loop, name).unmade
+    assert name in _with_scalar("x", name).unmade
+
+
+def test_numbers_from_a_start_on_that_count_are_around_these():
+    result = "x * ((which - start >= 0) & (which - start < 96))[:, None]"
+    made = _with_scalar(result, "start")
+    assert str(made.rules["which"]) == "positions, below 4 * 96"
+    assert str(made.rules["start"]) == "integers, min 0, max 3 * 96, ends True"
+
+
+@pytest.mark.parametrize(
+    ("asks", "values"),
+    [
+        ("torch.isfinite(x.norm())", {"-inf", "inf", "nan"}),
+        ("torch.isfinite((x.float() * x.float()).sum())", {"-inf", "inf", "nan"}),
+        ("torch.isnan(torch.sqrt((x * x).sum()))", {"nan"}),
+        ("torch.isfinite((x * table[:1]).sum())", set()),  # which of them?
+        ("torch.isnan(x.softmax(-1).amax())", set()),
+    ],
+)
+def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
+    made = plan(_of_reference(f"torch.where({asks}, 0.0, x)"))
+    assert {str(each) for each in made.uses.asked.get("x", ())} == values
+
+
+def test_positions_may_be_the_sentinel_that_the_reference_asks_for():
+    given = signature("rope", "n max_position", "x[n]:f32 cos[max_position]:f32", "y[n]:f32")
+    given["inputs"]["positions"] = {"shape": ["n"], "dtype": "int64"}
+    lines = "import torch\ndef run(x, cos, positions):\n    rows = cos[positions.clamp(min=0)]\n"
+    given["reference"] = f"{lines}    return torch.where(positions >= 0, x * rows, x)\n"
+    rule = plan(Definition.model_validate(given)).rules["positions"]
+    assert rule == rule_of({"kind": "positions", "below": "max_position", "sentinels": [-1]})
+
+
+def test_a_limit_that_is_switched_off_by_zero_may_be_that():
+    given = signature("op", "n", "x[n]:f32 limit:f32", "y[n]:f32")
+    lines = "def run(x, limit):\n    return x.clamp(max=limit) if limit > 0 else x * 2\n"
+    rules = plan(Definition.model_validate(given | {"reference": lines})).rules
+    assert str(rules["limit"]) == "uniform, min 0.0, max 24.0"
+    lines = "def run(x, limit):\n    return x.clamp(max=limit) * 2\n"
+    rules = plan(Definition.model_validate(given | {"reference": lines})).rules
+    assert str(rules["limit"]) == "uniform, min 0.5, max 24.0"
+
+
+def test_the_factor_of_a_second_moment_is_below_1():
+    made = _of_reference("x").model_dump()
+    made["inputs"]["beta2"] = {"shape": None, "dtype": "float32"}
+    made["reference"] = made["reference"].replace("which):", "which, beta2):")
+    made["reference"] = made["reference"].replace("return x", "return x * beta2")
+    assert plan(Definition.model_validate(made)).rules["beta2"].max == BELOW_ONE
 
 
 def test_a_scalar_that_is_taken_from_lengths_is_no_more_than_these():
