@@ -11,7 +11,7 @@ from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import Location, counted, held, localize, without_place
+from pytest_fib.diagnosis._localize import LAST, Location, counted, held, localize, without_place
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
@@ -119,17 +119,18 @@ def _at_held_place(
     place: Location | None = location
     for other, _ in _elsewhere(output, failure):
         place = place and held(place, output, other)
-    if location.at and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
+    is_place = bool(location.at) or location.name == LAST
+    if is_place and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
         place = None  # only certain values are wrong, so these may say where; or nobody knows
     if place is location:
         return _diagnosis(pattern, sentence, output, location)
-    is_place = pattern == location.name
-    if place is None and is_place:
+    is_no_more = pattern == location.name
+    if place is None and is_no_more:
         return None
     sentence = without_place(
         sentence, location, place.phrase if place else counted(location, output)
     )
-    return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
+    return _diagnosis(place.name if place and is_no_more else pattern, sentence, output, place)
 
 
 def _elsewhere(output: WrongOutput, failure: Failure) -> list[tuple[WrongOutput, Failure]]:

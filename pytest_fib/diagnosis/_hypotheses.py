@@ -361,7 +361,8 @@ def _counted(
     whole = f"a dimension of {size}" if is_unnamed(axis) else axis
     counted = whole if length == size else f"the first {length} of {whole}"
     words = f"{counted} were interleaved, with neighbours {distance} apart"
-    return InputHypothesis(words, values, partial(_ordered, axis=axis, order=order.argsort()))
+    back = partial(_ordered, axis=axis, order=order.argsort())
+    return InputHypothesis(words, values, back, partial=False)
 
 
 def _ordered(x: torch.Tensor, axes: Sequence[str], axis: str, order: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Diagnosis
 
+#: The name of a place at the end of an axis.
+LAST = "last tile"
 #: Usual tile sizes of kernels, the largest first.
 TILES = TILE_SIZES[5:0:-1]
 #: log10 of how unlikely a location must be by chance to be named. Kernels often leave out the end
@@ -98,7 +100,7 @@ def localize(output: WrongOutput) -> Location | None:
     """The place of the wrong elements; None if they are scattered."""
     if output.count == 1 < output.total:
         last = int(output.wrong_sample.at[0]) == output.total - 1 and output.total >= LEAST_SIZE
-        name, phrase = ("last tile", "the very last") if last else ("one element", "one")
+        name, phrase = (LAST, "the very last") if last else ("one element", "one")
         return Location(name, f"in {phrase} element")
     if _is_everywhere(output):
         return _everywhere(output)
@@ -110,6 +112,8 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
 
     Nearly all that is wrong is at the same indices, or at the same end.
     """
+    if location.name == LAST and not location.at:  # a single element
+        return location if bool(other.wrong.flatten()[-1]) else None
     if location.name == PADDING and _padding(other) is None:
         place = _along_dimensions(output)
         return place and held(place, output, other)
@@ -334,7 +338,7 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
         why = _why_last(size, count, rest_of)
         phrase = f"{ENDS[1]}{f'{count} ' if count > 1 else ''}of {size} along {axis}{why}"
-        name = role if role == "some heads" else "last tile"
+        name = role if role == "some heads" else LAST
         one_last = count == 1 and size >= LEAST_SIZE and not why
         choices = 0.0 if why or one_last else log_size
         tiles = {axis: rest_of} if rest_of else {}

@@ -252,6 +252,22 @@ def test_one_last_index_may_be_the_rest_after_tiles(size, why):
     assert found.sentence == f"out: zeros at the last of {size} along n ({why})"
 
 
+@pytest.mark.parametrize(
+    ("others", "where"),
+    [
+        ([-1], "in the very last element"),
+        ([40], "at 1 of 320 elements"),
+        ([], "at 1 of 320 elements"),
+    ],
+)
+def test_the_very_last_element_is_named_if_it_is_wrong_with_other_inputs_too(others, where):
+    expected = normal((320,))
+    wrong = [output(put(at, value=7.0)(expected.float()), expected, ("n",)) for at in (-1, *others)]
+    failure = Failure((wrong[0],))
+    vars(failure)["elsewhere"] = (Failure(tuple(wrong[1:])),)  # what other inputs would show
+    assert explain(failure).sentence.startswith(f"out: wrong {where}")
+
+
 def test_zeros_of_integers_are_named_with_what_they_stand_for():
     """0 may be a token: it need not be what nobody wrote."""
     expected = torch.arange(200, dtype=torch.float64)
