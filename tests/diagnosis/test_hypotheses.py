@@ -148,15 +148,6 @@ def test_what_concerns_several_inputs_or_an_axis_is_named(function, words):
     assert evaluation.diagnosis.sentence.startswith(f"y: as if {words}")
 
 
-def test_an_order_of_an_axis_explains_all_that_is_wrong_or_nothing():
-    def picks(*inputs):
-        return scores(*inputs, heads=torch.tensor([0, 1, 0, 1, 1, 1, 0, 0]))
-
-    workload = make_workload(GROUPED, {"n": 40}, seed=3)
-    evaluation = FunctionChecker(GROUPED, picks, "cpu")(workload, explain=True)
-    assert "interleaved" not in evaluation.diagnosis.sentence
-
-
 @pytest.mark.parametrize(
     "function",
     [
