@@ -158,6 +158,7 @@ workloads: {inputs: {x: {kind: uniform}}}
 """
 
 
+@pytest.mark.thorough
 def test_triton_kernels_are_interpreted_where_there_is_no_gpu(project):
     project.write(
         "test_it.py",

@@ -6,7 +6,7 @@ from zlib import crc32
 from tests.corpus.corpus import definitions, kernels, run
 
 #: One of so many kernels is run here; ``benchmarks/corpus.py`` runs all.
-ONE_OF = 240
+ONE_OF = 480
 
 
 def test_a_sample_ends_as_it_should(tmp_path):

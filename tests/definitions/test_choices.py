@@ -36,6 +36,7 @@ def assert_routed(name, logits):
 
 
 @pytest.mark.parametrize("name", ROUTING)
+@pytest.mark.thorough
 def test_tokens_go_to_the_experts_with_the_largest_logits(name):
     for inputs in drawn(name):
         assert_routed(name, **inputs)
@@ -43,6 +44,7 @@ def test_tokens_go_to_the_experts_with_the_largest_logits(name):
 
 @pytest.mark.parametrize("name", ROUTING)
 @pytest.mark.parametrize("values", ["ones", "zeros_and_ones", "one_hot", "large"])
+@pytest.mark.thorough
 def test_logits_may_tie_or_be_far_apart(name, values):
     assert_routed(name, **case(name, {"num_tokens": 129}, regime={"values": values}))
 

@@ -572,6 +572,7 @@ def test_gradients_go_through_the_fallback_and_parameters_without_do_not(routed)
         assert stats()["scale_add"].fallbacks == {"gradient": 1}
 
 
+@pytest.mark.thorough
 def test_compiled_graphs_hold_an_opaque_operator(routed):
     def model(x, weight):
         return routed(x, weight, 2.0).relu() + 1e-6

@@ -291,6 +291,7 @@ time.sleep(30)
 """
 
 
+@pytest.mark.thorough
 def test_what_was_captured_is_written_before_a_signal_ends_the_process(dataset):
     process = subprocess.Popen(
         [sys.executable, "-c", SIGNALLED, str(dataset)],

@@ -135,10 +135,15 @@ def test_a_record_has_all_there_is_to_say(timed, definition):
     ("calling", "text"),
     [
         ("value", GOOD),
-        ("value", "def run(x, factor):\n    return {'out': x * factor}\n"),
         ("destination", "def run(x, factor, out):\n    out.copy_(x * factor)\n"),
-        ("tuple", "def run(data):\n    x, factor, out = data\n    out.copy_(x * factor)\n"),
-        ("tuple", "def run(data):\n    x, factor, out = data\n    return x * factor\n"),
+        *(
+            pytest.param(calling, text, marks=pytest.mark.thorough)
+            for calling, text in [
+                ("value", "def run(x, factor):\n    return {'out': x * factor}\n"),
+                ("tuple", "def run(data):\n    x, factor, out = data\n    out.copy_(x * factor)\n"),
+                ("tuple", "def run(data):\n    x, factor, out = data\n    return x * factor\n"),
+            ]
+        ),
     ],
 )
 def test_every_way_of_calling_is_timed(timed, definition, calling, text):
@@ -161,11 +166,13 @@ TWO = {
     one_in(1, ["contiguous", "row_strided", "offset"], slow=["contiguous", "offset"]),
 )
 @pytest.mark.parametrize("calling", TWO)
+@pytest.mark.thorough
 def test_several_outputs_in_every_layout(timed, define, calling, layout):
     holds(timed(define(PAIR), {"n": 9}, TWO[calling], calling, regime={"layout": layout}))
 
 
 @pytest.mark.parametrize("calling", TWO)
+@pytest.mark.thorough
 def test_where_there_is_nothing_to_make_nothing_is_timed(judge, solution, define, calling):
     definition = define(PAIR)
     made = solution(dedent(TWO[calling]), calling)
@@ -180,6 +187,7 @@ def test_where_there_is_nothing_to_make_nothing_is_timed(judge, solution, define
     assert evaluation.log == "not timed: its outputs are empty"
 
 
+@pytest.mark.thorough
 def test_scalars_only(timed, define):
     text = "import torch\ndef run(start, step):\n    return torch.tensor(start * step)\n"
     holds(timed(define(SCALARS), {"n": 1}, text))
@@ -190,18 +198,21 @@ def test_tensors_of_many_pages(timed, definition):
     holds(timed(definition, {"n": 3_000_001}, GOOD))
 
 
+@pytest.mark.thorough
 def test_threads_are_what_both_sides_were_given_whatever_a_candidate_says(timed, definition):
     """A time would not be compared with earlier ones that were measured another way."""
     text = "import torch\ntorch.set_num_threads(7)\n" + GOOD
     holds(timed(definition, {"n": 1000}, text))
 
 
+@pytest.mark.thorough
 def test_without_isolation(timed, definition, define):
     with Judge("cpu", "none") as judge:
         holds(timed(definition, {"n": 1000}, GOOD, judge=judge))
         holds(timed(define(PAIR), {"n": 9}, TWO["destination"], "destination", judge=judge))
 
 
+@pytest.mark.thorough
 def test_recorded_tensors(request_for, tmp_path):
     save_file({"values": torch.linspace(-1, 1, 1000)}, tmp_path / "recorded.safetensors")
     recorded = SafetensorsInput(path="recorded.safetensors", tensor_key="values")
@@ -477,6 +488,7 @@ NOISY = Accounting(
 )
 
 
+@pytest.mark.thorough
 def test_what_disagrees_once_is_timed_again_later(accounts, timed, definition):
     pauses = accounts(HIDDEN, HIDDEN)
     assert timed(definition, {"n": 64}, GOOD).latency_ms > 0

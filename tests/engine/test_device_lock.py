@@ -492,6 +492,7 @@ def evaluate_among_exclusive_users(request_for, descendants, eventually):
     return evaluate
 
 
+@pytest.mark.thorough
 def test_a_sandbox_is_paused_in_its_call_for_who_waits_to_be_alone(evaluate_among_exclusive_users):
     evaluation, seen = evaluate_among_exclusive_users(SLOW)
     assert evaluation.status == "PASSED", evaluation.log

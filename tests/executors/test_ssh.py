@@ -149,6 +149,7 @@ def test_an_import_that_nobody_waits_for_ends(ssh, tmp_path):
     assert is_gone(int(pid.read_text()))
 
 
+@pytest.mark.thorough
 def test_a_worker_that_nobody_needs_ends(ssh):
     with connected(grace=0.2) as executor:
         worker = executor.worker_pid
@@ -219,6 +220,7 @@ def test_recorded_tensors_travel_once(ssh, recorded):
         assert "no file of recorded tensors holds 0000" in executor.evaluate(lost).log
 
 
+@pytest.mark.thorough
 def test_tensors_that_there_is_no_room_for_keep_no_other_request_from_its_answer(
     ssh, recorded, monkeypatch
 ):

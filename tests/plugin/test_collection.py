@@ -72,6 +72,7 @@ def test_a_selection_collects(toys, arguments, expected):
     assert toys.ids(*arguments) == expected
 
 
+@pytest.mark.thorough
 def test_last_failed_runs_what_failed_and_no_more(toys):
     toys.run().assert_outcomes(passed=2, failed=2)
     result = toys.run("--lf")

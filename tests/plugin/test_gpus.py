@@ -75,6 +75,7 @@ def test_a_machine_without_a_driver_has_no_devices(monkeypatch):
     assert gpus.why_none() == "there is no CUDA device on this machine"
 
 
+@pytest.mark.thorough
 def test_workers_are_bound_before_they_start(scale, monkeypatch):
     scale.write(
         "conftest.py",

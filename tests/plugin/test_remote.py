@@ -76,6 +76,7 @@ def test_workers_take_the_machines_in_turn_and_share_connections(far):
     assert len(far.traces()) == 4
 
 
+@pytest.mark.thorough
 def test_what_the_far_machine_lacks_is_skipped(far):
     more = ', dependencies=["nosuchthing"]'
     far.implement("lacking", "x, factor\nreturn x * factor", more=more)

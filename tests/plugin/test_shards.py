@@ -62,6 +62,7 @@ def test_a_shard_may_be_empty_where_others_have_tests(many):
     workers.stdout.fnmatch_lines([line])
 
 
+@pytest.mark.thorough
 def test_a_selection_of_nothing_is_told_in_every_shard(many):
     for options in (["-k", "misspelt"], ["-k", "misspelt", "-n", "1"]):
         result = many.run_apart("--fib-shard=1/2", *options)

@@ -174,6 +174,7 @@ Judge("cpu").evaluate(request)
 @pytest.mark.parametrize(
     "signum", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
 )
+@pytest.mark.thorough
 def test_killing_the_judge_leaves_no_process_and_no_memory(
     tmp_path, descendants, lives, eventually, signum
 ):
