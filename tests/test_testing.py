@@ -296,6 +296,19 @@ def test_memory_that_is_returned_again_may_hold_a_constant_but_not_the_next_resu
     kernel_check(definition, remembering, axes={"n": 100})
 
 
+def test_what_is_remembered_by_shape_is_wrong_for_other_values(kernel_check, definition):
+    known = {}
+
+    def remembering(x, factor):
+        return known.setdefault(x.shape, scale(x, factor)).clone()
+
+    for given in ({}, {"axes": {"n": 100}}):
+        text = complaint(kernel_check, definition, remembering, **given)
+        said = text.replace("\n ", "").partition("\n")[0]
+        assert said.startswith("INCORRECT_NUMERICAL: y: ")
+        assert said.endswith("(on a second call of the same shapes with other values)")
+
+
 def test_what_the_function_raises_comes_through(kernel_check, definition):
     with pytest.raises(ZeroDivisionError):
         kernel_check(definition, lambda x, factor: 1 / 0)

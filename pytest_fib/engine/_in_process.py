@@ -26,7 +26,7 @@ from pytest_fib.engine._cheat_checks import (
     poison_outputs,
 )
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._correctness import check_same_inputs
+from pytest_fib.engine._correctness import check_same_inputs, check_third_call
 from pytest_fib.engine._output_checker import Expected, believed, yardstick_runs
 from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.sandbox import (
@@ -61,9 +61,13 @@ from pytest_fib.workloads import (
 )
 
 if TYPE_CHECKING:
-    from pytest_fib.verdict import Outputs
+    from pytest_fib.verdict import Outputs, Verdict
 
 
+#: After one of so many workloads, a call of the same shapes on other values is checked.
+ASKED_AGAIN = 8
+#: That it failed: whether a first call would as well isn't known, as nothing is loaded afresh.
+LATER_CALL = "on a second call of the same shapes with other values"
 #: Seconds of an evaluation, which nothing stops here: a request's default.
 TIMEOUT = 60.0
 
@@ -123,15 +127,11 @@ class FunctionChecker:
         self.workload = workload
         try:
             with limited_memory() if self._device == "cpu" else nullcontext():
-                verdict = check_same_inputs(
-                    self,
-                    self.definition,
-                    workload,
-                    repeat=self._repeat,
-                    explain_until=self.clock() + explain_seconds if explain else None,
-                )
-                if verdict.passed and self._returned_again:
-                    self._check_later_call(workload)
+                explain_until = self.clock() + explain_seconds if explain else None
+                what = self, self.definition, workload
+                verdict = check_same_inputs(*what, repeat=self._repeat, explain_until=explain_until)
+                if verdict.passed:
+                    verdict = self._with_later_call(workload, verdict, explain_until)
         except EvaluationEnded as ended:
             return ended.evaluation(self._device)
         except DefinitionError as error:
@@ -178,14 +178,28 @@ class FunctionChecker:
             what = f"{one_line(error)}, at axes {self.workload.axes}"
             raise DefinitionError(f"{where}: {what}") from error
 
-    def _check_later_call(self, workload: Workload) -> None:
-        """Check that a call on other values keeps earlier outputs. Raises EvaluationEnded."""
-        returned = self._returned_again
+    def _with_later_call(
+        self, workload: Workload, passed: Verdict, explain_until: float | None
+    ) -> Verdict:
+        """The verdict with a call on other values, which keeps earlier outputs, and is right.
+
+        Whether it is right is only looked at after one workload of ``ASKED_AGAIN``, as it costs
+        another call of the reference. Raises EvaluationEnded.
+        """
+        returned, is_checked = self._returned_again, workload.seed % ASKED_AGAIN == 0
+        if not (returned or is_checked):
+            return passed
         stored = {name: value.clone() for name, value in returned.items()}
-        self.make_inputs(with_other_values(self.definition, workload))
-        self.call_candidate(POISONS[:1])
+        if is_checked:
+            what = self, self.definition, workload
+            later = check_third_call(*what, {}, explain_until=explain_until)
+        else:
+            self.make_inputs(with_other_values(self.definition, workload))
+            self.call_candidate(POISONS[:1])
+            later = passed
         if wrong := check_earlier_outputs(returned, stored, self._calling):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
+        return passed if later.passed else later.qualified(LATER_CALL)
 
     def _remember(self, result: Any, outputs: Outputs) -> None:
         """Keep a call's outputs, and note those in the memory of the last call's."""

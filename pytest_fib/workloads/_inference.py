@@ -408,6 +408,26 @@ def _equated(subject: Subject) -> InputRule | None:
     return _asked_labels(subject) if is_asked else kinds.Labels()
 
 
+def _choice(subject: Subject) -> InputRule | None:
+    """One of the numbers that the reference asks for, or the next."""
+    uses, numbers = subject.uses, subject.uses.limits.get(subject.name, ())
+    only_asked = subject.name in uses.computed - uses.beyond_equality - uses.numbers
+    if not only_asked or not numbers:
+        return None
+    return kinds.Integers(min=int(min(0, *numbers)), max=int(max(numbers)) + 1)
+
+
+def _flags(subject: Subject) -> InputRule | None:
+    """Of 8 bits, which by their name, or since only that is asked, are true or false."""
+    uses, name = subject.uses, subject.name
+    if subject.spec.dtype not in DTYPE_CLASSES["bytes"]:
+        return None
+    only_asked = name in uses.computed - uses.beyond_equality - uses.numbers
+    numbers = {*uses.limits.get(name, ())}
+    is_asked = only_asked and bool(numbers) and numbers <= {0, 1}
+    return kinds.Boolean() if is_asked or re.fullmatch(_FLAGS, name) else None
+
+
 def _asked(subject: Subject) -> InputRule | None:
     """The same of integers that are only asked whether they equal some numbers.
 
@@ -723,6 +743,12 @@ def _searched(subject: Subject) -> InputRule | None:
     return kinds.Sorted()
 
 
+def _share_of(subject: Subject) -> InputRule | None:
+    if subject.name not in subject.uses.shares:
+        return None
+    return kinds.Uniform(min=LEAST_THRESHOLD, max=1.0, ends=True)
+
+
 def _positive(subject: Subject) -> InputRule | None:
     return kinds.Uniform(min=0.0) if subject.name in subject.uses.positive else None
 
@@ -743,7 +769,8 @@ def _mask(subject: Subject) -> InputRule | None:
         return kinds.Mask(allow_empty=False) if is_added else None
     is_integer = subject.spec.dtype in DTYPE_CLASSES["integer"]
     are_bits = is_integer and subject.name in subject.uses.shifted | subject.uses.any_bits
-    return None if are_bits else kinds.Boolean()
+    are_rows = is_integer and subject.name in subject.uses.pads
+    return None if are_bits or are_rows else kinds.Boolean()
 
 
 def _rows_of_one(subject: Subject) -> InputRule | None:
@@ -827,7 +854,9 @@ def _clamp_limit(subject: Subject) -> InputRule | None:
     """What is clamped is now and then between limits, now and then beyond; these don't cross."""
     if not subject.spec.dtype.is_floating:  # of numbers that are rounded to bytes
         if subject.name in subject.uses.most:
-            return kinds.Integers(min=1, max=255, ends=True)
+            outputs = [spec.dtype for spec in subject.definition.outputs.values()]
+            narrow = [each.ends[1] for each in outputs if each in _NARROW]
+            return kinds.Integers(min=1, max=int(max(narrow, default=255)), ends=True)
         is_least = subject.name in subject.uses.least
         return kinds.Integers(min=-128, max=0, ends=True) if is_least else None
     if subject.name in subject.uses.most:
@@ -937,8 +966,13 @@ CHOICES = {"topk", "argmax", "argsort", "sort", "max", "kthvalue", "multinomial"
 
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
+_STEPS = r"(?!num_)(.*_)?(steps?|iter(ation)?)"
 _INTERVAL = r"(.*_)?(every|interval|period|freq(uency)?)(_.*)?"
 _COUNTS = r"(.*_)?(counts?|occurrences)"
+#: Whole numbers that outputs are rounded to.
+_NARROW = (DType.INT8, DType.UINT8, DType.INT16)
+_FLAGS = r"(is|has|do|use|skip)_.*|(.*_)?(dones?|terminated|truncated|flags?|valid|alive|active)"
+_FLAGS += r"|(.*_)?(resets?|h?flip)"
 _PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
@@ -983,9 +1017,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("a number that is taken from lengths", ".*", _taken, "integer", scalar=True),
     Rule("a number along an axis that it picks of", ".*", _picked, "integer", scalar=True),
-    Rule("a step", r"(.*_)?(steps?|iter(ation)?)", _step, "integer", scalar=True),
+    Rule("a step", _STEPS, _step, "integer", scalar=True),
     Rule("an interval of steps", _INTERVAL, _interval, "integer", scalar=True),
     Rule("counts", _COUNTS, _counts, "integer", scalar=True),
+    Rule("one of those that the reference asks for", ".*", _choice, "integer", scalar=True),
     Rule("a seed", r"(.*_)?seed", _seed, "integer", scalar=True),
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
     Rule("where numbers start that count", ".*", _beside_start, "integer", scalar=True),
@@ -998,7 +1033,7 @@ RULES: tuple[Rule, ...] = (
         "of either sign", rf"(.*_)?(offset|shift|bias|{_FILLED})", _signed, "floating", scalar=True
     ),
     Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
-    Rule("around 1", r"temp(erature)?", _temperature, "floating", scalar=True),
+    Rule("around 1", r"(inv_)?temp(erature)?", _temperature, "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
@@ -1038,7 +1073,7 @@ RULES: tuple[Rule, ...] = (
     Rule("in (0, 1]", "top_p", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
     Rule("in [0, 1]", _CUTOFFS, _of_rows(kinds.Uniform(ends=True)), "floating"),
     Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", _uniforms, "floating"),
-    Rule("around 1", "temp(erature)?s?", _of_each_row(_temperatures), "floating"),
+    Rule("around 1", "(inv_)?temp(erature)?s?", _of_each_row(_temperatures), "floating"),
     Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
@@ -1063,11 +1098,13 @@ RULES: tuple[Rule, ...] = (
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
+    Rule("flags", ".*", _flags, "integer"),
     Rule("a divisor, which is not 0", ".*", _whole_divisor, "integer"),
     Rule("pixels or samples", rf"(.*_)?({_PIXELS}|{_SAMPLES})", _pixels, "integer"),
     Rule("numbers that the reference calculates with", ".*", _bytes, "integer"),
     Rule("labels, which the reference only compares", ".*", _equated, "integer"),
     Rule("numbers that the reference only moves", ".*", _moved, "integer"),
+    Rule("compared with shares of a softmax", ".*", _share_of, "floating"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
     Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
@@ -1086,6 +1123,9 @@ RULES: tuple[Rule, ...] = (
     Rule("a bias", r"(.*_)?bias", _whole_bias, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
     # What is left.
+    Rule("a step", _STEPS, _step, "integer"),
+    Rule("whether something was infinite", "found_infs?", lambda s: kinds.Boolean(), "floating"),
+    Rule("below 1", "betas", lambda s: kinds.Uniform(max=BELOW_ONE), "floating"),
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),
     Rule("in (0, 1)", "(.*_)?(weight_decay|momentum)", _of_one(kinds.Uniform()), "floating"),
     Rule("logarithms of decays", r"(.*_)?(log_(.*_)?decay|decay_log)", _log_decays, "floating"),

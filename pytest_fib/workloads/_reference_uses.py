@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from math import inf
+from math import inf, nan
 from operator import ne
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,8 @@ _OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_atten
 #: Infinities, and the large numbers that are written instead of them.
 _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
 _SUMS = {"norm", "sum", "vector_norm"}
+#: What shares are left by that are put in order and added up.
+_OF_SHARES = {"cumsum", "float", "sort"}
 _EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin"}
 _MENDS = {"nan_to_num"}
 #: Functions that put elements in their order.
@@ -189,8 +191,12 @@ class ReferenceUses:
     #: instead, that would go on.
     divides: bool = False
     has_infinities: bool = False
-    #: Whether it puts zeros into what it makes of rows of which there may be nothing.
-    mends: bool = False
+    #: Its softmaxes and the like, as they are written; and those that it puts zeros into, maybe
+    #: where there is nothing.
+    of_some: set[str] = field(default_factory=set)
+    mended: set[str] = field(default_factory=set)
+    #: Floating inputs that shares of a softmax, or their running sums, are compared with.
+    shares: set[str] = field(default_factory=set)
     #: Whether outputs are bits that integers hold, viewed as floating numbers.
     bits: dict[str, bool] = field(default_factory=dict)
 
@@ -213,7 +219,8 @@ class ReferenceUses:
         if not self.has_infinities and lengths not in self.sliced:
             of_some = _OF_SOME - _EXTREMES  # another number is put for what is left out
         needs_some = self.calls & of_some or lengths in self.counted
-        is_mended = self.mends or self.calls & _MENDS or 0 in self.limits.get(lengths, ())
+        is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
+        is_mended = is_mended or (self.of_some and self.of_some <= self.mended)
         is_mended = is_mended or lengths in self.alternatives
         return lengths in self.seen and bool(is_mended or not needs_some)
 
@@ -403,7 +410,7 @@ class _Reader(ast.NodeVisitor):
         self._decides(name, arguments, node.keywords)
         self._asks(node, name, arguments)
         self._reads_bits(node, name, arguments)
-        self._mends(name, arguments)
+        self._mends(node, name, arguments)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
@@ -415,12 +422,13 @@ class _Reader(ast.NodeVisitor):
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
 
-    def _mends(self, name: str, arguments: list[ast.expr]) -> None:
-        """Note that a softmax or the like has zeros put into it, maybe where there is nothing."""
-        if name in _MASKED and len(arguments) == 3:
-            has_zero = any(constant(each) == 0 for each in arguments[1:])
-            made = {called(self._moved_from(each)) for each in arguments}
-            self._uses.mends |= has_zero and bool(made & _OF_SOME)
+    def _mends(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
+        """Note a softmax or the like, and that it has zeros put into it."""
+        if name in _OF_SOME:
+            self._uses.of_some.add(ast.unparse(node))
+        if name in _MASKED and any(constant(each) == 0 for each in arguments[1:]):
+            made = [self._moved_from(each) for each in arguments]
+            self._uses.mended |= {ast.unparse(each) for each in made if called(each) in _OF_SOME}
 
     def _is_module(self, node: ast.expr) -> bool:
         """Whether a name is that of a module, such as ``torch``, rather than of a variable."""
@@ -478,6 +486,8 @@ class _Reader(ast.NodeVisitor):
         source = self._expressions.source(arguments[0]) if arguments else None
         if name in NOT_FINITE:
             self._note_asked(node)
+        elif name in _MENDS and source and self._expressions.floats(arguments[0]):
+            self._uses.asked.setdefault(source.input, set()).update((-inf, inf, nan))
         elif source and name in _UNIQUE and self._expressions.integer(arguments[0]):
             self._uses.equated.add(source.input)
         elif name in _AMONG:
@@ -522,15 +532,17 @@ class _Reader(ast.NodeVisitor):
         return source.input if source else self._summed(elements), values
 
     def _summed(self, node: ast.expr, depth: int = DEPTH) -> str | None:
-        """The one input of whose elements a number is a sum or a norm."""
+        """The one input of whose elements a number is a sum or a norm, or the largest ``lse``."""
         held = (self._expressions.calculation(node) or node) if depth else node
         calls = {called(each) for each in ast.walk(held)}
-        if not calls & _SUMS:
+        if not calls & (_SUMS | _EXTREMES):
             inner = [each for each in ast.iter_child_nodes(held) if isinstance(each, ast.expr)]
             found = {self._summed(each, depth - 1) for each in inner} if depth else set()
             return found.pop() if len(found) == 1 else None
         names = [each for each in ast.walk(held) if isinstance(each, ast.Name)]
         floats = set().union(*map(self._expressions.floats, names))
+        if not calls & _SUMS:  # of others, a row of -inf is what a mask made
+            floats = {name for name in floats if "lse" in name.split("_")}
         return floats.pop() if len(floats) == 1 else None
 
     def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
@@ -852,6 +864,22 @@ class _Reader(ast.NodeVisitor):
                     self._limited_by(side, limit)
             self._note_edge(one, other)
             self._note_compared(one, other)
+            for side, beside in ((one, other), (other, one)):
+                if self._is_share(beside):
+                    self._uses.shares |= self._expressions.floats(side)
+
+    def _is_share(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether an expression has elements of a softmax, or their running sums."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="softmax")):
+                return True
+            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
+                of = arguments[0] if self._is_module(value) and arguments else value
+                return attr in _OF_SHARES | MOVES and self._is_share(of, depth)
+            case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.BinOp(left=value):
+                return self._is_share(value, depth)
+        held = self._expressions.calculation(node) if depth else None
+        return held is not None and self._is_share(held, depth - 1)
 
     def _note_compared(self, one: ast.expr, other: ast.expr) -> None:
         """Note two floating inputs that are compared, or of which the difference is taken."""

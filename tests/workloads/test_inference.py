@@ -372,6 +372,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT, LABELS_ASKED_FOR}
     referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR}
+    referred |= BY_NAME | {OF_SHARES, SCALAR_CHOICE}
     referred |= SCALAR_COUNTS | {OF_START, _says("torch.bincount(which >> 4)", "uint8")}
     referred |= {
         SCALAR_LENGTH,
@@ -396,6 +397,9 @@ SCALAR_EXPONENT = "a step, to whose power the reference raises"
 BELOW_ONE = 1 - 2**-8
 SCALAR_THAT_OTHERS_ARE_COMPARED_WITH = "a number that others are compared with"
 SCALAR_COUNTS = {"a step", "an interval of steps", "counts", "where numbers start that count"}
+OF_SHARES = "compared with shares of a softmax"
+SCALAR_CHOICE = "one of those that the reference asks for"
+BY_NAME = {"flags", "whether something was infinite", "below 1"}
 OF_START = "numbers below a start"
 SCALAR_LENGTH = "a length, at which the reference cuts an axis off"
 SCALAR_TAKEN = "a number that is taken from lengths"
@@ -781,6 +785,47 @@ def test_numbers_from_a_start_on_that_count_are_around_these():
 def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
     made = plan(_of_reference(f"torch.where({asks}, 0.0, x)"))
     assert {str(each) for each in made.uses.asked.get("x", ())} == values
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "result", "kind"),
+    [
+        ("terminated", "uint8", "x * (1.0 - terminated.float())[:, None]", "boolean"),
+        ("is_last", "int8", "x * is_last.float()[:, None]", "boolean"),
+        ("head", "uint8", "torch.where((head == 1)[:, None], x, 0.0)", "boolean"),
+        ("seen", "uint8", "torch.where((seen != 0)[:, None], x, 0.0)", "boolean"),
+        ("level", "uint8", "x * level.float()[:, None]", "integers"),
+        ("found_inf", "float32", "x * (1 - found_inf)[:, None]", "boolean"),
+        ("betas", "float32", "x * betas[:, None]", "uniform"),
+        ("state_step", "int64", "x / (0.9 ** (state_step + 1))[:, None]", "integers"),
+        ("part_lse", "float32", "torch.where(part_lse.amax().isinf(), 0.0, x)", "values"),
+    ],
+)
+def test_what_has_a_usual_name_is_what_that_says(name, dtype, result, kind):
+    assert plan(_of_reference(result, dtype, name=name)).rules[name].kind == kind
+
+
+def test_what_shares_of_a_softmax_are_compared_with_is_a_share():
+    sums = "torch.sort(x.softmax(-1), dim=-1).values.cumsum(-1)"
+    made = plan(_of_reference(f"torch.where({sums} < which[:, None], x, 0.0)", "float32"))
+    assert str(made.rules["which"]) == "uniform, min 0.0625, max 1.0, ends True"
+    assert made.inferred["which"].by.says == OF_SHARES
+    made = plan(_of_reference("torch.where(x.exp() < which[:, None], x, 0.0)", "float32"))
+    assert made.rules["which"].kind == "values"
+
+
+def test_a_scalar_of_which_some_numbers_are_asked_for_is_one_of_these_or_the_next():
+    made = _with_scalar("x.exp() if mode == 1 else x * 2 if mode == 3 else x", "mode")
+    assert str(made.rules["mode"]) == "integers, min 0, max 4"
+    assert made.inferred["mode"].by.says == SCALAR_CHOICE
+    assert "mode" in _with_scalar("x * mode if mode == 1 else x", "mode").unmade
+
+
+def test_only_an_lse_is_infinite_where_its_largest_is_asked_for_that():
+    for name, values in (("part_lse", {"-inf", "inf"}), ("scores", set())):
+        result = f"torch.where({name}.amax().isinf(), 0.0, x)"
+        made = plan(_of_reference(result, "float32", name=name))
+        assert {str(each) for each in made.uses.asked.get(name, ())} == values
 
 
 def test_positions_may_be_the_sentinel_that_the_reference_asks_for():
@@ -1377,7 +1422,6 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
         ("uint8", "return torch.where(which == 1, 0.0, which.float())"),
         ("int16", "return x[(which.float() / 32768).long()]"),
         ("uint8", "return 1 << which"),
-        ("uint8", "return torch.where(which != 0, 1, 2)"),
         ("uint8", "return torch.where(which.bool(), 1, 2)"),
         ("uint8", "flag = which.flip(0)\nreturn torch.where(flag.bool(), 1, 2)"),
         ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
