@@ -216,8 +216,9 @@ def complaint(kernel_check, *arguments, **more):
 def test_a_right_function_passes_on_drawn_workloads(kernel_check, definition):
     calls = []
     kernel_check(definition, lambda x, factor: calls.append(len(x)) or scale(x, factor), examples=9)
-    assert len(calls) == 2 * 4 * 9  # with three small ones for each
-    assert calls[::2] == calls[1::2]
+    # With three small ones for each; two calls, and after a few workloads one on other values.
+    assert 2 * 4 * 9 < len(calls) < 3 * 4 * 9
+    assert all(calls.count(n) >= 2 for n in calls)
     assert len(set(calls)) > 3
 
 
@@ -306,7 +307,7 @@ def test_what_is_remembered_by_shape_is_wrong_for_other_values(kernel_check, def
         text = complaint(kernel_check, definition, remembering, **given)
         said = text.replace("\n ", "").partition("\n")[0]
         assert said.startswith("INCORRECT_NUMERICAL: y: ")
-        assert said.endswith("(on a second call of the same shapes with other values)")
+        assert "(on a second call of the same shapes with other values)" in said
 
 
 def test_what_the_function_raises_comes_through(kernel_check, definition):
@@ -483,7 +484,7 @@ def test_kernel_check_obeys_the_options_of_items(masked):
         _, calls, _, largest, sizes = line[line.index("calls") :].split(" ", 4)
         return int(calls), int(largest), sizes
 
-    assert printed("--fib-examples=3")[0] == 2 * 4 * 3
+    assert 2 * 4 * 3 <= printed("--fib-examples=3")[0] < 3 * 4 * 3
     assert printed("--fib-examples=12")[0] > 2 * 4 * 8
     assert printed("--fib-examples=12")[1] > 2000
     assert printed("--fib-examples=12", "--fib-max-bytes=20kB")[1] <= 2000
