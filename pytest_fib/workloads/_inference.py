@@ -409,10 +409,10 @@ def _equated(subject: Subject) -> InputRule | None:
 
 
 def _choice(subject: Subject) -> InputRule | None:
-    """One of the numbers that the reference asks for, or the next."""
+    """One of the numbers that the reference asks for, or the next; not what others are too."""
     uses, numbers = subject.uses, subject.uses.limits.get(subject.name, ())
     only_asked = subject.name in uses.computed - uses.beyond_equality - uses.numbers
-    if not only_asked or not numbers:
+    if not only_asked or not numbers or subject.name in uses.edges:
         return None
     return kinds.Integers(min=int(min(0, *numbers)), max=int(max(numbers)) + 1)
 

@@ -819,6 +819,8 @@ def test_a_scalar_of_which_some_numbers_are_asked_for_is_one_of_these_or_the_nex
     assert str(made.rules["mode"]) == "integers, min 0, max 4"
     assert made.inferred["mode"].by.says == SCALAR_CHOICE
     assert "mode" in _with_scalar("x * mode if mode == 1 else x", "mode").unmade
+    pad = "x * ((which != pad)[:, None] if pad != -1 else 1) + table[which]"
+    assert str(_with_scalar(pad, "pad").rules["pad"]) == "integers, min -1, max rows - 1, ends True"
 
 
 def test_only_an_lse_is_infinite_where_its_largest_is_asked_for_that():
