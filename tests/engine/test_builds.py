@@ -179,6 +179,7 @@ def test_a_build_with_numbers_that_no_compiler_gives_is_forged(triton_build, num
     )
 
 
+@pytest.mark.thorough
 def test_triton_is_compiled_without_a_device(triton_build):
     result = triton_build()
     assert (result.status, result.message) == ("PASSED", "")

@@ -157,6 +157,7 @@ GOOD = "def run(x, factor):\n    return x * factor\n"
 SLOW = (
     "batch_in_series",
     "batch_when_collected",
+    "kill_parent",
     "nested_children",
     "often_when_collected",
     "operators_intercepted",
