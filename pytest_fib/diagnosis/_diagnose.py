@@ -119,18 +119,18 @@ def _at_held_place(
     place: Location | None = location
     for other, _ in _elsewhere(output, failure):
         place = place and held(place, output, other)
-    is_place = bool(location.at) or location.name == LAST
-    if is_place and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
+    says_where = bool(location.at) or location.name == LAST
+    if says_where and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
         place = None  # only certain values are wrong, so these may say where; or nobody knows
     if place is location:
         return _diagnosis(pattern, sentence, output, location)
-    is_no_more = pattern == location.name
-    if place is None and is_no_more:
+    is_place = pattern == location.name
+    if place is None and is_place:
         return None
     sentence = without_place(
         sentence, location, place.phrase if place else counted(location, output)
     )
-    return _diagnosis(place.name if place and is_no_more else pattern, sentence, output, place)
+    return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
 
 
 def _elsewhere(output: WrongOutput, failure: Failure) -> list[tuple[WrongOutput, Failure]]:

@@ -411,8 +411,7 @@ def _equated(subject: Subject) -> InputRule | None:
 def _choice(subject: Subject) -> InputRule | None:
     """One of the numbers that the reference asks for, or the next; not what others are too."""
     uses, numbers = subject.uses, subject.uses.limits.get(subject.name, ())
-    only_asked = subject.name in uses.computed - uses.beyond_equality - uses.numbers
-    if not only_asked or not numbers or subject.name in uses.edges:
+    if not uses.only_asks(subject.name) or not numbers or subject.name in uses.edges:
         return None
     return kinds.Integers(min=int(min(0, *numbers)), max=int(max(numbers)) + 1)
 
@@ -422,9 +421,8 @@ def _flags(subject: Subject) -> InputRule | None:
     uses, name = subject.uses, subject.name
     if subject.spec.dtype not in DTYPE_CLASSES["bytes"]:
         return None
-    only_asked = name in uses.computed - uses.beyond_equality - uses.numbers
     numbers = {*uses.limits.get(name, ())}
-    is_asked = only_asked and bool(numbers) and numbers <= {0, 1}
+    is_asked = uses.only_asks(name) and bool(numbers) and numbers <= {0, 1}
     return kinds.Boolean() if is_asked or re.fullmatch(_FLAGS, name) else None
 
 
@@ -434,10 +432,9 @@ def _asked(subject: Subject) -> InputRule | None:
     Those that are only asked whether they are 1, and those of 8 bits, may be flags.
     """
     uses, name = subject.uses, subject.name
-    only_asked = name in uses.computed - uses.beyond_equality - uses.numbers
     numbers = uses.limits.get(name, ())
     is_flag = subject.spec.dtype.itemsize_bits == 8 or 1 in numbers or not numbers
-    return _asked_labels(subject) if only_asked and not is_flag else None
+    return _asked_labels(subject) if uses.only_asks(name) and not is_flag else None
 
 
 def _asked_labels(subject: Subject) -> InputRule:

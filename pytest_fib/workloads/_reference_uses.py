@@ -204,6 +204,10 @@ class ReferenceUses:
         """Whether an input has logits, by its name or since a softmax is made of it."""
         return name in self.weighed or "logits" in name.split("_")
 
+    def only_asks(self, name: str) -> bool:
+        """Whether no more is asked of integers than whether they equal something."""
+        return name in self.computed - self.beyond_equality - self.numbers
+
     @classmethod
     def of(cls, definition: Definition) -> ReferenceUses:
         """As far as the source can be read."""
@@ -430,6 +434,11 @@ class _Reader(ast.NodeVisitor):
             made = [self._moved_from(each) for each in arguments]
             self._uses.mended |= {ast.unparse(each) for each in made if called(each) in _OF_SOME}
 
+    def _operands(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a function, or of a method, whose tensor is the first of them."""
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        return call.args if of is None or self._is_module(of) else [of, *call.args]
+
     def _is_module(self, node: ast.expr) -> bool:
         """Whether a name is that of a module, such as ``torch``, rather than of a variable."""
         return isinstance(node, ast.Name) and not self._expressions.is_variable(node)
@@ -621,9 +630,8 @@ class _Reader(ast.NodeVisitor):
             case ast.Name():
                 of = self._expressions.calculation(node)
                 return None if of is None else (of,)
-            case ast.Call(func=ast.Attribute(value=value, attr=name), args=arguments):
-                whole_call = arguments if self._is_module(value) else [value, *arguments]
-                return _added_or_greater(name, whole_call)
+            case ast.Call(func=ast.Attribute(attr=name)):
+                return _added_or_greater(name, self._operands(node))
         return None
 
     def _signed_factors(self, node: ast.BinOp) -> Iterator[ast.expr]:
@@ -873,9 +881,8 @@ class _Reader(ast.NodeVisitor):
         match node:
             case ast.Call(func=ast.Attribute(attr="softmax")):
                 return True
-            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
-                of = arguments[0] if self._is_module(value) and arguments else value
-                return attr in _OF_SHARES | MOVES and self._is_share(of, depth)
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr in _OF_SHARES | MOVES:
+                return any(self._is_share(each, depth) for each in self._operands(node)[:1])
             case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.BinOp(left=value):
                 return self._is_share(value, depth)
         held = self._expressions.calculation(node) if depth else None
@@ -1018,9 +1025,8 @@ class _Reader(ast.NodeVisitor):
     def _note_running(self, sums: ast.expr, axis: str) -> None:
         """Note integers whose running sums are held against places along an axis."""
         match self._moved_from(sums):
-            case ast.Call(func=ast.Attribute(value=value, attr="cumsum"), args=arguments):
-                of = arguments[0] if self._is_module(value) and arguments else value
-                if name := self._expressions.integer(of):
+            case ast.Call(func=ast.Attribute(attr="cumsum")) as call:
+                for name in filter(None, map(self._expressions.integer, self._operands(call)[:1])):
                     self._uses.running.setdefault(name, axis)
 
     def _along(self, node: ast.expr) -> str | None:
