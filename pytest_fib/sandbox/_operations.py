@@ -108,26 +108,31 @@ class Operation:
 class SoftmaxOfLogSum(Operation):
     """Softmax, or its logarithm, as of kernels that compute what it is of a second time.
 
-    These keep the logarithm of the sum of exponentials of each row. Of large numbers, two
-    computations differ by so much that an exponential overflows. ``excess`` is by how much the
-    numbers of this run are more than that of another one.
+    These keep the logarithm of the sum of exponentials of each row, which has an error of its own.
+    So a row's weights are 1 together but for that: ``shift`` is how much less the logarithm is than
+    that of this run. Of large numbers, two computations differ by so much that an exponential
+    overflows: ``excess`` is by how much the numbers of this run are more than that logarithm.
     """
 
     excess: torch.Tensor
+    shift: torch.Tensor
 
     @classmethod
     def of(cls, call: Operation, log_sum: torch.Tensor) -> SoftmaxOfLogSum:
         """The call of a run, with the logarithms of sums of another."""
-        value = call.args[0].double()
-        excess = (BELIEVED * (value - log_sum)).clamp_max(OVERFLOWING)
+        shift = log_sum_of_softmax(call) - log_sum
+        excess = (BELIEVED * (call.args[0].double() - log_sum)).clamp_max(OVERFLOWING)
         excess = torch.where(log_sum.isfinite(), excess, -math.inf)
-        return cls(call.func, call.args, call.kwargs, excess)
+        shift = torch.where(shift.isfinite(), shift, 0.0)
+        return cls(call.func, call.args, call.kwargs, excess, shift)
 
     def plain(self) -> Any:
-        """The result, but for what is more than the sum is."""
+        """The result; of what is more than the sum is, that of as much as it may be."""
         result = super().plain()
-        again = self.excess if self.name == "_log_softmax" else self.excess.exp()
-        return torch.where(self.excess > 0, again.to(result.dtype), result)
+        is_logarithm = self.name == "_log_softmax"
+        logarithm = (result if is_logarithm else result.log()) + self.shift
+        logarithm = torch.where(self.excess > 0, self.excess, logarithm.clamp_max(OVERFLOWING))
+        return (logarithm if is_logarithm else logarithm.exp()).to(result.dtype)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._deciders import COMPARISONS, Decider, Together, decider, treats_alike
+from pytest_fib.sandbox._exactness import rounding_step
 from pytest_fib.sandbox._foreign_errors import one_line, out_of_memory
 from pytest_fib.sandbox._formulas import (
     added_from_the_end,
@@ -59,6 +60,8 @@ ANOTHER_WAY = "it does not always make the same decisions"
 _SCATTERS = ("scatter", "scatter_add")
 #: The largest weight, but for rounding.
 MOST_WEIGHT = 1 + 2.0**-20
+#: How far a logarithm that is kept is moved, in roundoffs: an implementation rounds it once.
+KEPT_MOVED = 2.0
 #: Multiples of it are spread between integers.
 GOLDEN = 0.6180339887498949
 #: What bits are multiplied by that are mixed; and how many different numbers are noise.
@@ -175,7 +178,8 @@ class Weights:
     """What a softmax of a run gave, or an exponential, which may be part of one.
 
     - ``name``, ``shape``: of the operation, and of what it is of.
-    - ``log_sum``: of a softmax, the logarithms of its rows' sums.
+    - ``log_sum``, ``top``: of a softmax, the logarithms of its rows' sums, and its rows' largest
+      numbers.
     - ``most``: of an exponential, the largest.
     - ``uses``: how many operations compute something from the weights.
     """
@@ -183,6 +187,7 @@ class Weights:
     name: str
     shape: torch.Size
     log_sum: torch.Tensor | None = None
+    top: torch.Tensor | None = None
     most: float = 0.0
     uses: int = 0
 
@@ -190,19 +195,24 @@ class Weights:
     def of(cls, call: Operation, result: Any) -> Weights | None:
         """Those of an operation; None of others."""
         if is_softmax(call):
-            return cls(call.name, call.args[0].shape, log_sum_of_softmax(call))
+            top = call.args[0].double().amax(call.dim or 0, keepdim=True)
+            return cls(call.name, call.args[0].shape, log_sum_of_softmax(call), top)
         if is_exponential(call):
             return cls(call.name, call.args[0].shape, most=float(result.max()))
         return None
 
-    def again(self, call: Operation) -> Operation:
+    def again(self, call: Operation, noise: Callable[[torch.Tensor], torch.Tensor]) -> Operation:
         """The operation of another run, if these may be computed a second time for several uses.
 
         Backward passes use weights for several gradients. A forward pass uses a softmax once, and
         an exponential twice: for what is weighted, and for the sum.
         """
-        if self.log_sum is not None:
-            return SoftmaxOfLogSum.of(call, self.log_sum) if self.uses > 1 else call
+        if self.log_sum is not None and self.top is not None:
+            if self.uses <= 1:
+                return call
+            log_sum = self.log_sum + rounding_step(self.log_sum, KEPT_MOVED, noise(self.log_sum))
+            log_sum = log_sum.maximum(self.top)  # which is never more than what rounds to it
+            return SoftmaxOfLogSum.of(call, log_sum)
         are_weights = self.most <= MOST_WEIGHT and self.uses > 2
         return ExponentialAgain(call.func, call.args, call.kwargs) if are_weights else call
 
@@ -420,8 +430,9 @@ class Keeping(Replaying):  # type: ignore[no-untyped-call]
 class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
     """Moves results at random, and lets decisions follow where they have errors.
 
-    Where several operations use its weights, a softmax has the first run's sum, as in a backward
-    pass that keeps no weights. What it is of may have been moved above that, and it may overflow.
+    Where several operations use its weights, a softmax has the first run's sum, rounded, as in a
+    backward pass that keeps no weights. What it is of may have been moved above that, and it may
+    overflow.
     """
 
     def __init__(self, first: Recording, seed: int) -> None:
@@ -444,7 +455,7 @@ class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
         if first is None or (first.name, first.shape) != (call.name, call.args[0].shape):
             self._first = iter(())  # where it went another way
             return call
-        return first.again(call)
+        return first.again(call, self._noise)
 
 
 class Naive(Recording):  # type: ignore[no-untyped-call]

@@ -156,8 +156,8 @@ def run_widened(
     - ``round_operands``: operands are rounded so, which shows where one of them decides a row.
     - ``moved``, a seed: the result of each operation is moved by some roundoffs of float32, and
       that of a logarithm of a sum of exponentials by those of the sum; softmax of which several
-      operations use the weights has the sum of a run that wasn't moved; with the seed negated, the
-      other way.
+      operations use the weights is ``exp(x - logsumexp)`` with the logarithm of a run that wasn't
+      moved, but for its rounding; with the seed negated, the other way.
     - ``naive``: terms of sums are added one after the other in float32, and what divides is a
       product with a reciprocal; running sums of what is flipped are differences of those from the
       beginning, softmax subtracts the logarithm of its sum, logaddexp is computed from the smaller

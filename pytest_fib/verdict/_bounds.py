@@ -43,22 +43,22 @@ that cancels. The reference itself shows how large. It is run in its own dtypes;
 inputs that are moved a little; in float64 with operands of matrix products rounded as matrix units
 round them; in float64 with the result of each operation moved by roundoffs of float32, that of a
 logarithm of a sum of exponentials by those of the sum and of the largest exponent, and softmax that
-is used several times by the sum of a run that wasn't moved; and with terms of sums added one after
-the other in float32, reciprocals for divisors, running sums from the end as differences, softmax as
-``exp(x - logsumexp)``, and ``logaddexp`` by the smaller number (``sandbox.YARDSTICKS``); and moved
-by other roundoffs where elements are nearly within these bounds (``MOVED_AGAIN``). Where one
-of these yardsticks uses up to a fraction ``f`` of the bounds in a row, the row's elements may use
-``YARDSTICK * f``; likewise the row's root mean square and the bias. Where a row's elements are
+is used several times by a logarithm of its sum that was rounded; and with terms of sums added one
+after the other in float32, reciprocals for divisors, running sums from the end as differences,
+softmax as ``exp(x - logsumexp)``, and ``logaddexp`` by the smaller number (``sandbox.YARDSTICKS``);
+and moved by other roundoffs where elements are nearly within these bounds (``MOVED_AGAIN``). Where
+one of these yardsticks uses up to a fraction ``f`` of the bounds in a row, the row's elements may
+use ``YARDSTICK * f``; likewise the row's root mean square and the bias. Where a row's elements are
 alike they share their roundings, and so its root mean square may be what one element is off by.
 Yardsticks only ever widen bounds, so they are run after a failure only. Errors of outputs that are
 computed in float64 are taken to be smaller by the ratio of both roundoffs.
 
 **NaN and infinities** must match, in place and sign, the float64 value rounded to the output's
-dtype. Where that value is within its own bound of the largest number, both that and the infinity
-are right; where a yardstick overflows, so may the output. Where the terms of a sum overflow float32
-in some order, it may be any infinity, or NaN. An infinity that is no overflow, as of a
-mask, may be a number where that of a yardstick is one, and the same: what float32 can't tell apart
-decides there.
+dtype. Where that value is within its own bound of the largest number, or of its negative, both
+that and its infinity are right; where a yardstick overflows, so may the output. Where the terms of
+a sum overflow float32 in some order, it may be any infinity, or NaN. An infinity that is no
+overflow, as of a mask, may be a number where that of a yardstick is one, and the same: what float32
+can't tell apart decides there.
 
 **Rounded outputs** are integers, bools and floats of 8 bits or fewer. Let ``v`` be the float64
 value that the reference rounds by ``R``, and ``e`` what float32 arithmetic adds to it. As ``R``

@@ -386,7 +386,8 @@ def _with_specials(
     reach = _reach(value, counted, scale, bound, yardsticks).clamp_min(top * bound.rtol)
     near = (size >= top - reach) & (size <= top + reach)
     finite = seen.isfinite() & (rounded.isfinite() | near)
-    same = _same(seen, rounded) | (near & seen.isinf() & (seen.sign() == value.sign()))
+    overflow_is_near = seen.isinf() & (value * seen.sign() >= top - reach)
+    same = _same(seen, rounded) | overflow_is_near
     # Sums that overflow: the order of terms decides which elements are inf or NaN.
     limited = value.isfinite() & (rounded.isfinite() | (size > _FLOAT32_MAX))
     for yardstick in yardsticks:

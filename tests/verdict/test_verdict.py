@@ -148,6 +148,14 @@ def test_at_the_largest_number_both_roundings_are_right(got, expected):
     assert judged([[got, 1.0]], [[expected, 1.0]], "float16").passed
 
 
+def test_what_may_be_off_by_more_than_the_largest_number_may_be_any_infinity():
+    expected, own = [[-7e4, 1.0]], torch.tensor([[6e4, 1.0]], dtype=torch.float16)
+    for got, is_right in ((INF, True), (-INF, True), (6e4, True), (NAN, False)):
+        assert judged([[got, 1.0]], expected, "float16", own=own).passed == is_right
+    near = torch.tensor([[-6e4, 1.0]], dtype=torch.float16)
+    assert not judged([[INF, 1.0]], expected, "float16", own=near).passed
+
+
 def test_large_and_tiny_rows_are_bounded_by_their_own_scale():
     expected = torch.randn(3, 128, dtype=torch.float64)
     scale = torch.tensor([[1e37], [1e-37], [1.0]])
