@@ -35,6 +35,8 @@ PAGES = 2**20
 STEPS = 100_000
 #: Between what is done now and then.
 FEW = 16
+#: Parts that an average is of, such as microbatches.
+FEW_PARTS = 64
 #: How many labels there are where the reference asks for some by number, besides these.
 FEW_LABELS = 4
 #: Shares of all probabilities, by which samplers choose tokens.
@@ -306,7 +308,14 @@ def _token_ids(subject: Subject) -> InputRule | None:
     """Numbers of rows of a table, the first and the last among them."""
     rows = subject.axis("vocab_size", "vocabulary", "vocab", "num_embeddings")
     rows = rows or subject.dim(subject.input("embedding", "embedding_table", "table", "weight"), 0)
-    return None if rows is None else kinds.Positions(below=rows, sentinels=_sentinels(subject))
+    if rows is None:
+        return None
+    # What a tensor that is longer by one has for them is where padding goes.
+    n, uses = subject.const(rows), subject.uses
+    is_padded = n is not None and str(uses.picks.get(subject.name)) == str(n + 1)
+    is_padded |= uses.picks.get(subject.name) == rows and uses.spare.get(subject.name) == 1
+    sentinels = [n] if is_padded and n is not None else _sentinels(subject)
+    return kinds.Positions(below=rows, sentinels=sentinels)
 
 
 def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:
@@ -526,6 +535,15 @@ def _whole_divisor(subject: Subject) -> InputRule | None:
     most = min(int(subject.spec.dtype.ends[1]), POSITIONS)
     subject.doubts.append(f"from 1 to {most}")
     return kinds.Integers(min=1, max=most)
+
+
+def _scalar_divisor(subject: Subject) -> InputRule | None:
+    """How many of something an average is of; any number would do for the reference."""
+    uses, name = subject.uses, subject.name
+    if name not in uses.whole_divisors or name in uses.edges or _decides_a_size(subject):
+        return None
+    subject.doubts.append(f"from 1 to {FEW_PARTS}")
+    return kinds.Integers(min=1, max=FEW_PARTS, ends=True)
 
 
 def _tied(subject: Subject) -> InputRule | None:
@@ -1023,6 +1041,7 @@ RULES: tuple[Rule, ...] = (
     Rule("where numbers start that count", ".*", _beside_start, "integer", scalar=True),
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
     Rule("what a constraint ties to axes", ".*", _tied, "integer", scalar=True),
+    Rule("a divisor, which is not 0", ".*", _scalar_divisor, "integer", scalar=True),
     Rule("a number that the reference puts into an output", ".*", _put, "integer", scalar=True),
     Rule("what something is clamped to", ".*", _clamp_limit, "not packed", scalar=True),
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),

@@ -7,7 +7,7 @@ Random elements hardly ever equal them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import inf, log, nan, sqrt
+from math import log, nan, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -17,7 +17,7 @@ from pytest_fib.workloads._constraints import constraints_on
 from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import HOLD_ANY, special_values, value_patterns
 from pytest_fib.workloads._reference_uses import SORTING
-from pytest_fib.workloads._special_values import cases_of
+from pytest_fib.workloads._special_values import cases_of, is_lse
 from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
@@ -134,15 +134,11 @@ def _put_asked(
 ) -> None:
     """Put infinities and NaN into an input in some workloads, where a reference asks for them.
 
-    A logarithm of a sum of exponentials is -inf, that of none, but no other of these. Of others no
-    row is all infinite, unless it ``may_be_rows``: what a softmax makes of that may be NaN, or not.
+    No row is all infinite, but of an ``lse`` and where it ``may_be_rows``: what a softmax makes of
+    that may be NaN, or not.
     """
-    turn, is_lse = context.turn // ASKED_TURNS, "lse" in name.split("_")
-    cases = [
-        case
-        for case in cases_of({*asked} & {-inf} if is_lse else asked)
-        if is_lse or may_be_rows or not WHOLE_ROWS & {*case.values()}
-    ]
+    turn, may_be_rows = context.turn // ASKED_TURNS, may_be_rows or is_lse(name)
+    cases = [case for case in cases_of(asked) if may_be_rows or not WHOLE_ROWS & {*case.values()}]
     if cases and context.turn % ASKED_TURNS == 0 and tensor.element_size() > 1:
         put_special_values(cases, turn, tensor, context.device_random)
 

@@ -33,6 +33,7 @@ from pytest_fib.workloads._constraints import (
 from pytest_fib.workloads._inference import Inferred, Subject, infer
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
+from pytest_fib.workloads._special_values import is_lse
 
 #: How many plans are cached; making one takes about a millisecond.
 CACHED_PLANS = 256
@@ -366,11 +367,15 @@ def special_values(
 ) -> Collection[float]:
     """The infinities and NaN that an input has for the reference's sake.
 
-    None where the definition says which values there are, or how the input is made.
+    None where the definition says which values there are, or how the input is made. A logarithm of
+    a sum of exponentials is -inf, that of none, but no other of these.
     """
     stated = definition.workloads
     is_stated = stated is not None and (stated.values or name in stated.inputs)
-    return uses.asked.get(name, ()) if isinstance(rule, kinds.Values) and not is_stated else ()
+    if is_stated or not isinstance(rule, kinds.Values):
+        return ()
+    asked = uses.asked.get(name, ())
+    return {*asked} & {-inf} if is_lse(name) else asked
 
 
 def value_patterns(definition: Definition) -> list[str]:

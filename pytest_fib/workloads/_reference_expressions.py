@@ -25,6 +25,7 @@ DEPTH = 8
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
 _SOME |= {"item", "tolist", "unbind", "unfold", "as_tensor", "reversed"}
+_SOME |= {"gather", "index_select", "take_along_dim"}
 #: Methods after which an ``arange`` still has its places one after the other.
 _SHAPED = {"view", "reshape", "unsqueeze", "expand", "expand_as"}
 #: Those that change elements, or which is where, and keep the axes.

@@ -31,6 +31,7 @@ from pytest_fib.workloads._reference_expressions import (
 )
 from pytest_fib.workloads._reference_numbers import LIKE, SHAPES, calculated_with, views_bits
 from pytest_fib.workloads._scalar_uses import ScalarUses, uses_of_scalars
+from pytest_fib.workloads._special_values import is_lse
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, TensorSpec
@@ -64,7 +65,7 @@ _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
 _SUMS = {"norm", "sum", "vector_norm"}
 #: What shares are left by that are put in order and added up.
 _OF_SHARES = {"cumsum", "float", "sort"}
-_EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin"}
+_EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin", "maximum", "minimum"}
 _MENDS = {"nan_to_num"}
 #: Functions that put elements in their order.
 SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
@@ -316,8 +317,9 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         for target in node.targets:
             self._expressions.assign(target, node.value)
-            if isinstance(target, ast.Subscript):
-                self._place(target, node.value)
+            for each in target.elts if isinstance(target, ast.Tuple) else (target,):
+                if isinstance(each, ast.Subscript):
+                    self._place(each, node.value)
 
     def _place(self, target: ast.Subscript, value: ast.expr) -> None:
         """Note what alone says where several elements are put that need not be the same."""
@@ -352,7 +354,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For) -> None:
         self._expressions.assign_in_turn(node.target, node.iter)
-        self.generic_visit(node)
+        for _ in range(2):  # what a turn ends with is what the next one begins with
+            self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
         """A scalar that is only replaced in some cases is what it was in others."""
@@ -518,12 +521,12 @@ class _Reader(ast.NodeVisitor):
 
     def _note_asked(self, node: ast.expr) -> None:
         """Note what an expression asks for, unless it is only for the reference to refuse it."""
-        name, values = self._asked_by(node)
-        if name and not self._refuses(node):
+        names, values = self._asked_by(node)
+        for name in names if not self._refuses(node) else ():
             self._uses.asked.setdefault(name, set()).update(values)
 
-    def _asked_by(self, node: ast.expr) -> tuple[str | None, Collection[float]]:
-        """The input that an expression asks whether its elements are infinities or NaN; and which.
+    def _asked_by(self, node: ast.expr) -> tuple[set[str], Collection[float]]:
+        """The inputs that an expression asks whether elements are infinities or NaN; and which.
 
         As ``torch.isinf(x)``, ``x.isnan()`` and ``x == -math.inf``.
         """
@@ -536,29 +539,32 @@ class _Reader(ast.NodeVisitor):
                 elements = arguments[0] if arguments else value
                 values = NOT_FINITE.get(attr.removesuffix("_"), ())
         if not values:
-            return None, ()
+            return set(), ()
         source = self._expressions.source(elements)
-        return source.input if source else self._summed(elements), values
+        return {source.input} if source else self._summed(elements), values
 
-    def _summed(self, node: ast.expr, depth: int = DEPTH) -> str | None:
-        """The one input of whose elements a number is a sum or a norm, or the largest ``lse``."""
+    def _summed(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+        """The one input of whose elements a number is a sum or a norm; or all of ``lse``.
+
+        These are where it is the largest of one, or of several.
+        """
         held = (self._expressions.calculation(node) or node) if depth else node
         calls = {called(each) for each in ast.walk(held)}
         if not calls & (_SUMS | _EXTREMES):
             inner = [each for each in ast.iter_child_nodes(held) if isinstance(each, ast.expr)]
-            found = {self._summed(each, depth - 1) for each in inner} if depth else set()
-            return found.pop() if len(found) == 1 else None
+            found = {frozenset(self._summed(each, depth - 1)) for each in inner} if depth else set()
+            return {*found.pop()} if len(found) == 1 else set()
         names = [each for each in ast.walk(held) if isinstance(each, ast.Name)]
         floats = set().union(*map(self._expressions.floats, names))
         if not calls & _SUMS:  # of others, a row of -inf is what a mask made
-            floats = {name for name in floats if "lse" in name.split("_")}
-        return floats.pop() if len(floats) == 1 else None
+            return set(filter(is_lse, floats))
+        return floats if len(floats) == 1 else set()
 
     def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
         """The inputs that a mask asks so."""
-        name, _ = self._asked_by(node)
-        if name:
-            return {name}
+        names, _ = self._asked_by(node)
+        if names:
+            return names
         if isinstance(node, ast.UnaryOp):
             return self._asked_in(node.operand, depth)
         if isinstance(node, ast.Subscript):
@@ -1013,14 +1019,27 @@ class _Reader(ast.NodeVisitor):
         name = self._expressions.integer(other)
         if axis is not None:
             self._note_running(other, axis)
+        is_equality = isinstance(operation, ast.Eq | ast.NotEq)
+        if axis is None and is_equality:
+            self._equals_block(left, right)
         if axis is None or name is None:
             return
-        if isinstance(operation, ast.Eq | ast.NotEq):
+        if is_equality:
             excludes = False  # one of these places, or none
         if axis not in (self._inputs[name].shape or ()):
             noted: dict[str, str] | dict[str, str | int]
             noted = self._uses.lengths if excludes else self._uses.picks
             noted.setdefault(name, axis)
+
+    def _equals_block(self, *sides: ast.expr) -> None:
+        """Note numbers that are asked whether they are those of blocks of places along an axis."""
+        for one, other in (sides, sides[::-1]):
+            name, block = self._expressions.integer(one), self._moved_from(other)
+            match block:
+                case ast.BinOp(left=places, op=ast.FloorDiv(), right=divisor) if name:
+                    axis, size = self._expressions.along(places), self._expressions.size(divisor)
+                    if axis and size:
+                        self._uses.picks.setdefault(name, f"({axis} + {size} - 1) // {size}")
 
     def _note_running(self, sums: ast.expr, axis: str) -> None:
         """Note integers whose running sums are held against places along an axis."""

@@ -273,6 +273,7 @@ class _Reader(ast.NodeVisitor, _Found):
         sides = [node.left, *node.comparators]
         number = constant(sides[1])
         is_asked = isinstance(node.ops[0], ast.Eq | ast.NotEq) and isinstance(number, int | float)
+        is_asked |= isinstance(node.ops[0], ast.Gt | ast.LtE) and number == 0  # switched off
         if is_asked and isinstance(node.left, ast.Name) and node.left.id in self._scalars:
             assert isinstance(number, int | float)
             self.asked.add((node.left.id, number))

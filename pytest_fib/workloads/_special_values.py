@@ -27,6 +27,11 @@ BESIDE_NAN: Sequence[Mapping[float, str]] = (
 )  # fmt: skip
 
 
+def is_lse(name: str) -> bool:
+    """Whether an input has logarithms of sums of exponentials, by its name."""
+    return "lse" in name.split("_")
+
+
 def cases_of(values: Collection[float]) -> list[Mapping[float, str]]:
     """Cases of where some of NaN and the infinities are in a row, for which a reference asks.
 

@@ -434,6 +434,8 @@ REFERENCES = [
     ("torch.nn.functional.one_hot(which, 8)", {"kind": "indices", "below": 8, "unique": False}),
     ("torch.nn.functional.one_hot(which, num_classes=table.shape[0])",
      {"kind": "indices", "below": "rows", "unique": False}),
+    ("((which[:, None] == torch.arange(x.shape[1]) // 4) * x).sum(1)",
+     {"kind": "indices", "below": "(d + 4 - 1) // 4", "unique": False}),
     ("torch.bincount(which, minlength=x.size(-1))",
      {"kind": "indices", "below": "d", "unique": False}),
     ("[table[which[i] : which[i + 1]] for i in range(2)]", {"kind": "indptr", "total": "rows"}),
@@ -711,6 +713,11 @@ def test_a_reference_is_followed_through_its_variables(lines, kind):
          {"below": "rows + 1", "unique": False}),
         ("seen = x.new_zeros(8, table.size(0) + 2)\nseen.scatter_add_(1, which[None], x.T)",
          {"below": "rows + 2", "unique": False}),
+        ("out, seen = table.clone(), torch.zeros(9)\nout[which], seen[0] = x, x.sum()",
+         {"below": "rows", "unique": True}),
+        ("at = torch.arange(len(table))\nfor i in range(2):\n    kept = table[at]\n"
+         "    at = which.index_select(0, at)",
+         {"below": "rows", "unique": False}),
         ("rows = table.shape[0]\nseen = torch.zeros(rows + 1)\n"
          "seen[torch.where(which < 0, rows, which)] = 1.0",
          {"below": "rows", "unique": False, "sentinels": [-1]}),
@@ -830,6 +837,44 @@ def test_only_an_lse_is_infinite_where_its_largest_is_asked_for_that():
         assert {str(each) for each in made.uses.asked.get(name, ())} == values
 
 
+def test_of_several_lse_each_may_be_minus_infinity_where_the_largest_is_asked_for_that():
+    given = signature("op", "n", "one_lse[n]:f32 lse[n]:f32 x[n]:f32", "y[n]:f32")
+    lines = "def run(one_lse, lse, x):\n    top = one_lse.maximum(lse)\n"
+    given["reference"] = f"{lines}    return (x - top).where(top.isfinite(), x * 2)\n"
+    definition = Definition.model_validate(given)
+    values = {"one_lse": set(), "lse": set()}
+    for seed in range(48):
+        inputs = make_inputs(definition, make_workload(definition, {"n": 9}, seed))
+        for name, held in values.items():
+            held |= set(inputs[name][~inputs[name].isfinite()].tolist())
+    assert values == {"one_lse": {float("-inf")}, "lse": {float("-inf")}}
+
+
+def test_tokens_may_be_the_padding_that_has_a_bin_of_its_own():
+    given = signature("op", "b n vocab_size=96", "tokens[b,n]:i64", "counts[b,vocab_size]:i64")
+    lines = "import torch\nVOCAB = 96\ndef run(tokens):\n"
+    bins = "    bins = torch.zeros(len(tokens), {}, dtype=torch.int64)\n"
+    ends = "    return bins.scatter_add(1, tokens, torch.ones_like(tokens))[:, :VOCAB]\n"
+    for size, sentinels in (("VOCAB + 1", [96]), ("VOCAB", None)):
+        given["reference"] = lines + bins.format(size) + ends
+        rule = plan(Definition.model_validate(given)).rules["tokens"]
+        assert rule == rule_of({"kind": "positions", "below": "vocab_size", "sentinels": sentinels})
+
+
+def test_tokens_that_are_compared_and_moved_by_an_index_are_labels():
+    result = "torch.where((which == other[:, 0]), which.gather(0, other[:, 1]), -1)"
+    definition = _of_reference(result).model_dump()
+    definition["inputs"]["other"] = {"shape": ["n", "d"], "dtype": "int64"}
+    definition["reference"] = definition["reference"].replace("which):", "which, other):")
+    assert plan(Definition.model_validate(definition)).rules["which"].kind == "labels"
+
+
+def test_a_scalar_that_is_divided_by_is_a_number_of_parts():
+    made = _with_scalar("x / (2.5 * parts)", "parts")
+    assert str(made.rules["parts"]) == "integers, min 1, max 64, ends True"
+    assert "parts" in _with_scalar("x / parts + torch.zeros(parts).sum()", "parts").unmade
+
+
 def test_positions_may_be_the_sentinel_that_the_reference_asks_for():
     given = signature("rope", "n max_position", "x[n]:f32 cos[max_position]:f32", "y[n]:f32")
     given["inputs"]["positions"] = {"shape": ["n"], "dtype": "int64"}
@@ -844,6 +889,9 @@ def test_a_limit_that_is_switched_off_by_zero_may_be_that():
     lines = "def run(x, limit):\n    return x.clamp(max=limit) if limit > 0 else x * 2\n"
     rules = plan(Definition.model_validate(given | {"reference": lines})).rules
     assert str(rules["limit"]) == "uniform, min 0.0, max 24.0"
+    lines = "def run(x, limit):\n    return x * min(1.0, limit / 4) if limit > 0 else x\n"
+    rules = plan(Definition.model_validate(given | {"reference": lines})).rules
+    assert str(rules["limit"]) == "uniform, min 0.0, max 1.0"
     lines = "def run(x, limit):\n    return x.clamp(max=limit) * 2\n"
     rules = plan(Definition.model_validate(given | {"reference": lines})).rules
     assert str(rules["limit"]) == "uniform, min 0.5, max 24.0"
@@ -882,7 +930,8 @@ def test_a_scalar_zero_point_is_one_of_bytes_where_it_is_calculated_with():
     made = _with_scalar("table[which] - zero_point", "zero_point")
     assert made.rules["zero_point"] == rule_of({"kind": "integers", "min": -128, "max": 255})
     assert made.inferred["zero_point"].by.says == SCALAR_ZERO_POINT
-    assert "zero_point" in _with_scalar("table[which] // zero_point", "zero_point").unmade
+    made = _with_scalar("table[which] // zero_point", "zero_point")
+    assert made.inferred["zero_point"].by.says == WHOLE_DIVISOR
 
 
 @pytest.mark.parametrize(
