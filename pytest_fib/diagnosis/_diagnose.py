@@ -36,7 +36,7 @@ VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
 #: Patterns that need certain inputs or what was in memory, or that say little anyway.
 OF_THESE_INPUTS = (
     *VAGUE_PATTERNS, "unwritten", "stale", "infinity", "nan", "lost special value", "wrong flag",
-    "small errors", "lower precision", "one factor", "factor per row", "wrapped",
+    "small errors", "lower precision", "wrapped",
 )  # fmt: skip
 #: Patterns of what was in memory, which may be elsewhere with other inputs.
 OF_MEMORY = ("unwritten", "stale")

@@ -614,6 +614,23 @@ def test_factors_of_rows_that_look_the_same_are_one():
     assert "by a different factor, 1.00002 to 1.00004," in found.sentence
 
 
+def test_rows_of_multiples_of_one_are_not_scaled_if_others_are_not():
+    """As where all indices are the same: each row is then a multiple of the one that they pick."""
+    table, weights, rows = normal((64, 32)), normal((33, 4), 1), torch.arange(132).view(33, 4)
+    others_first = torch.cat([weights[:, :1].roll(1, 0), weights[:, 1:]], 1)
+
+    def failure(picked):
+        expected, got = (
+            (each[..., None] * table[picked]).sum(1) for each in (weights, others_first)
+        )
+        return Failure((output(got.float(), expected, ("rows", "dim")),), CallContext())
+
+    same, others = failure(torch.full((33, 4), 7)), failure(rows % 64)
+    assert explain(same).pattern == "factor per row"
+    vars(same)["elsewhere"] = (others, others)
+    assert explain(same).pattern == "everywhere"
+
+
 def test_rows_that_now_sum_to_one_are_named():
     expected = normal((40, 16)).exp()
     expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()
