@@ -29,6 +29,7 @@ from pytest_fib.sandbox._operations import (
     POWERS,
     PRODUCTS,
     ROUNDOFF,
+    SCALINGS,
     SUMS,
     Operation,
     UntilChanged,
@@ -73,8 +74,6 @@ class Sum:
 
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
-#: Operations that may scale a sum by a number.
-_SCALINGS = {"mul", "div", "true_divide"}
 #: The sums of a run, and views of them.
 Sums = MutableMapping[torch.Tensor, Sum]
 
@@ -253,7 +252,7 @@ def _versions(result: torch.Tensor, call: Operation) -> list[int]:
 
 def _scaled_sum(call: Operation, sums: Sums) -> Sum | None:
     """The sum that an operation scales by a number: the result has the roundoffs of a sum."""
-    if call.name not in _SCALINGS:
+    if call.name not in SCALINGS:
         return None
     value, number = call.args[:2]
     is_number = not isinstance(number, torch.Tensor) or not number.dim()
@@ -319,18 +318,20 @@ def _moved_in_place(
     return output
 
 
-def lost_to_overflow(call: Operation, result: torch.Tensor) -> torch.Tensor:
+def lost_to_overflow(call: Operation, result: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
     """A sum, with NaN where float32 holds no partial sum in some order of the terms.
 
     ``call`` is a sum as of ``is_added``, or a product of matrices. There the order decides whether
-    the sum is a number, an infinity, or the difference of two infinities.
+    the sum is a number, an infinity, or the difference of two infinities. ``scale``, up to 1, is a
+    factor of the terms that may come after the sum.
     """
     terms = term_count(call)
     counted = [float(x.abs().max()) if x.numel() else 0.0 for x in call.args if is_wide(x)]
     largest = math.prod(counted[-2:]) * terms
-    if not largest + sum(counted[:-2]) > FLOAT32_MAX:  # NaN as well: that stays what it is
+    most = FLOAT32_MAX * scale
+    if not largest + sum(counted[:-2]) > most:  # NaN as well: that stays what it is
         return result
     sizes = replace(call, args=tree_map(lambda x: x.abs() if is_wide(x) else x, call.args))
     all_terms = sizes.plain().double() * (terms if call.name == "mean" else 1)
-    overflows = (all_terms > FLOAT32_MAX) & all_terms.isfinite()
+    overflows = (all_terms > most) & all_terms.isfinite()
     return result.masked_fill(overflows, math.nan)

@@ -50,6 +50,9 @@ SHOWING_ALL = words("""
 """)
 SHOWING_SOME = words("slice select index narrow split unbind index_select gather")
 SHOWING = SHOWING_ALL | SHOWING_SOME
+#: Operations that may scale a tensor by a number. Attention scales by no less, up to 256 numbers a
+#: head; what is multiplied by less is changed by a rate of learning, say.
+SCALINGS, LEAST_SCALE = words("mul div true_divide"), 1 / 16
 #: What ``log1p`` is part of a logarithm of a sum of.
 POWERS = words("exp exp2")
 
@@ -145,6 +148,23 @@ class ExponentialAgain(Operation):
         most = OVERFLOWING / (math.log(2) if self.name == "exp2" else 1.0)
         excess = (BELIEVED * value).clamp_max(most)
         return self.func(torch.where(value > 0, excess, value), **self.kwargs)
+
+
+def scale_of(call: Operation) -> float:
+    """The factor below 1 that a tensor is multiplied by; 1 of anything else.
+
+    Of those that are scales, as of attention and averages, and no settings, as a learning rate.
+    """
+    if call.name not in SCALINGS or not is_wide(call.args[0]) or not call.args[0].dim():
+        return 1.0
+    factor = call.args[1]
+    if isinstance(factor, torch.Tensor):
+        if factor.dim():
+            return 1.0
+        factor = factor.item()
+    size = abs(factor)
+    size = 1 / size if call.name != "mul" and size else size
+    return size if LEAST_SCALE <= size < 1 else 1.0
 
 
 def is_exponential(call: Operation) -> bool:

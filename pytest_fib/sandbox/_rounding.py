@@ -48,6 +48,7 @@ from pytest_fib.sandbox._operations import (
     is_exponential,
     is_softmax,
     log_sum_of_softmax,
+    scale_of,
 )
 from pytest_fib.sandbox._recurrences import Recurrences
 from pytest_fib.sandbox._ties import ANY, CERTAIN, Reshaped, Ties
@@ -470,13 +471,16 @@ class Naive(Recording):  # type: ignore[no-untyped-call]
         super().__init__()
         self._flipped: MutableMapping[torch.Tensor, Any] = WeakIdKeyDictionary()
         self._marks_overflow, self.has_marked = marks_overflow, False
+        self._scale = 1.0  # the least factor of a tensor until now
 
     def compute(self, call: Operation) -> Any:
         """Sums are added in turn, also those of products, and quotients multiply by reciprocals."""
         if (sums := self._sums(call)) is not None:
-            marked = lost_to_overflow(call, sums) if self._marks_overflow else sums
+            marks = self._marks_overflow
+            marked = lost_to_overflow(call, sums, self._scale) if marks else sums
             self.has_marked |= marked is not sums
             return marked
+        self._scale = min(self._scale, scale_of(call))
         if call.name == "flip":
             result, axes = call.run(), call.args[0].dim()
             self._flipped[result] = [dim % axes for dim in call.args[1]] if axes else ()

@@ -962,6 +962,17 @@ def test_naive_sums_that_overflow_with_what_is_added_to_a_product_are_no_numbers
     assert run_widened(torch.addmm, [bias / 2, a, b], naive=True).isfinite().all()
 
 
+@pytest.mark.parametrize(("factor", "overflows"), [(0.125, True), (0.9, False), (1e-3, False)])
+@pytest.mark.parametrize("scaled", [lambda x, by: x * by, lambda x, by: x / (1 / by)])
+def test_naive_sums_overflow_as_those_of_kernels_that_scale_them_afterwards(
+    factor, overflows, scaled
+):
+    a, b = torch.full((2, 4), 3e18 / factor), torch.full((4, 2), 1e19)
+    run = lambda a, b: scaled(a, factor) @ b  # noqa: E731
+    assert (run_widened(run, [a, b]) < 2e38).all()
+    assert run_widened(run, [a, b], naive=True).isnan().all() == overflows
+
+
 def test_naive_sums_that_overflow_are_numbers_where_the_reference_makes_indices_of_them():
     x = torch.tensor([3e38, 3e38, -3e38, 1.0])
     run = lambda x: torch.arange(10.0)[x.sum().clamp(0, 9).long()]  # noqa: E731
