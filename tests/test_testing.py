@@ -13,6 +13,7 @@ import torch
 from pytest_fib.data import Definition, DefinitionError, Workload
 from pytest_fib.testing import assert_kernel_close
 from tests.conftest import SCALE as SCALE_YAML
+from tests.workloads.signatures import signature
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32]
 
@@ -359,6 +360,21 @@ def test_other_ways_of_calling(kernel_check, definition):
         kernel_check, definition, lambda x, f, y: None, calling="destination", axes={"n": 8}
     )
     assert text.startswith("INCORRECT_NUMERICAL: y: never written\n")
+
+
+def test_other_numbers_with_which_the_reference_has_other_shapes_say_nothing(kernel_check):
+    given = signature(
+        "sums", "edges nodes d=8", "x[edges,d]:f32 index[edges]:i64 size:i32", "out[nodes,d]:f32",
+        "size == nodes",
+    )  # fmt: skip
+    body = "torch.zeros(size, x.shape[1]).index_add(0, index, x)"
+    given["reference"] = f"import torch\ndef run(x, index, size):\n    return {body}\n"
+
+    def twice(x, index, size):
+        return torch.zeros(size, x.shape[1]).index_add(0, index, 2 * x)
+
+    with pytest.raises(AssertionError, match="2 x expected"):
+        kernel_check(Definition.model_validate(given), twice)
 
 
 def test_a_reference_that_needs_its_own_dtype_is_run_in_that(kernel_check):

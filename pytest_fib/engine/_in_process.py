@@ -294,10 +294,13 @@ class FunctionChecker:
             yield outputs
 
     def reference_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
-        """The reference's outputs in float64, for other values of some inputs."""
+        """The reference's outputs in float64, for other values of some inputs.
+
+        None where it can't run with these, or where its outputs have other shapes then.
+        """
         try:
             return self._widened(self._with(values))
-        except (OracleUnavailable, VariationError):
+        except (OracleUnavailable, VariationError, DefinitionError):
             return None
 
     def own_outputs(self, values: Mapping[str, Any]) -> Outputs | None:
