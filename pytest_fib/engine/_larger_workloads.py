@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -40,6 +41,8 @@ FACTOR = re.compile(r"every element is (\S+ x expected)")
 CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: What a factor or an offset is, in a sentence.
 NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
+#: A guess that what is wrong at the end of an axis is off by one.
+OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
@@ -101,7 +104,7 @@ class _Tried:
         diagnosis = _diagnosis_of(explained)
         if diagnosis is None or (self.right and _says_too_much(self.definition, shown, diagnosis)):
             return None
-        for change in (_with_layout, _with_tiles):
+        for change in (_with_layout, _with_tiles, _with_end):
             diagnosis = change(self.definition, shown, diagnosis, self.evaluate)
         if shown is not self.workload:
             diagnosis = _as_shown_by(shown, diagnosis, self.workload, self.outcome)
@@ -270,13 +273,7 @@ def _with_tiles(
     definition itself divides an axis.
     """
 
-    def passes(sizes: Mapping[str, int]) -> bool | None:
-        axes = {**workload.axes, **sizes}
-        if not in_domain(definition, axes):
-            return None
-        outcome = evaluate(make_workload(definition, axes, workload.seed, workload.regime))
-        return None if outcome is None else outcome.status is EvaluationStatus.PASSED
-
+    passes = partial(_passes_at, definition, workload, evaluate)
     parts = _parts(definition)
     tiles = {
         axis: tile
@@ -298,6 +295,35 @@ def _with_tiles(
         if passes({axis: tile + sizes.get(axis, 0) % tile for axis, tile in tiles.items()}):
             break
     return diagnosis
+
+
+def _with_end(
+    definition: Definition,
+    workload: Workload,
+    diagnosis: Diagnosis,
+    evaluate: Callable[[Workload], Evaluation | None],
+) -> Diagnosis:
+    """The diagnosis, which guesses that the end is off by one only if a size of one less has it."""
+    guess = OFF_BY_ONE.search(diagnosis.sentence)
+    size = workload.axes.get(guess[1], 0) if guess else 0
+    if not guess or not size:
+        return diagnosis
+    is_right = _passes_at(definition, workload, evaluate, {guess[1]: size - 1})
+    return without_guess(diagnosis) if is_right else diagnosis
+
+
+def _passes_at(
+    definition: Definition,
+    workload: Workload,
+    evaluate: Callable[[Workload], Evaluation | None],
+    sizes: Mapping[str, int],
+) -> bool | None:
+    """Whether a workload with other sizes passes; None where there is none, or nobody knows."""
+    axes = {**workload.axes, **sizes}
+    if not in_domain(definition, axes):
+        return None
+    outcome = evaluate(make_workload(definition, axes, workload.seed, workload.regime))
+    return None if outcome is None else outcome.status is EvaluationStatus.PASSED
 
 
 def _parts(definition: Definition) -> set[int]:

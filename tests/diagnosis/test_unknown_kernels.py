@@ -659,6 +659,27 @@ def test_what_is_left_out_of_whole_tiles_too_is_no_rest_after_them(left_out, why
     assert not found.tiles
 
 
+@pytest.mark.parametrize(("block", "why"), [(8, ""), (73, " (off by one?)")])
+def test_an_end_that_a_size_of_one_less_has_not_is_not_off_by_one(block, why):
+    def run(x):
+        done = len(x) // block * block if block < 73 else len(x) - 1
+        return torch.cat((x[:done] * 3, torch.zeros_like(x[done:])))
+
+    check = FunctionChecker(SCALE, run, "cpu")
+
+    def evaluate(workload):
+        """With a size of 73 in place of the larger one, and of 72 for one less."""
+        largest.append(workload.axes["n"])
+        axes = {"n": 73 - max(largest) + workload.axes["n"]}
+        return check(make_workload(SCALE, axes, workload.seed), explain=True)
+
+    largest = []
+
+    small = make_workload(SCALE, {"n": 1})
+    found = diagnose_failure(SCALE, small, check(small), evaluate, 1 << 20).diagnosis
+    assert found.sentence == f"y: zeros at the last of 73 along n{why}"
+
+
 def test_a_larger_workload_that_is_right_is_named():
     """Few rows are wrong, and what explains them need not be so."""
     found = _found(SCALE, lambda x: x * 3 if len(x) > 7 else x.sin(), 2)
