@@ -287,7 +287,10 @@ class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
 
 
 class Scales(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
-    """Positive factors, log-uniform from `min` to `max`; `signed`: half of them negative."""
+    """Positive factors, log-uniform from `min` to `max`, and some powers of two among them.
+
+    `signed`: half of them negative.
+    """
 
     kind: Literal["scales"] = "scales"
     min: Annotated[Number, Held(), Limit(">", 0)] = 2**-8

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = "float | tuple[str, torch.Tensor | float]"
 #: The share of the elements that equal something they are compared with.
 SHARE = 0.125
+#: The most whole numbers of steps, of either sign, that elements are put halfway between.
+HALVES = 8
 #: Of so many workloads, one is without them where values are normal; and one has integers that end
 #: at such a number.
 USUAL_TURNS, INTEGER_TURNS = 4, 3
@@ -78,8 +80,9 @@ def put_limits(
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
         sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
-        if sources:
-            _put(tensor, sources, name, context)
+        _put(tensor, sources, name, context)
+        steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]
+        _put_halves(tensor, steps, name, context, before)
     if asked := special_values(name, context.definition, uses, rule):
         _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
 
@@ -189,6 +192,8 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
     In half of the workloads all of one row of eight are elements of another input: where the
     difference of both is taken, it is 0 there. Not where the definition leaves out zeros.
     """
+    if not sources:
+        return
     turn, generator = context.turn, context.device_random
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
     put.bernoulli_(SHARE, generator=generator)
@@ -213,6 +218,30 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
         here = (which == place) & _may_be(values, tensor.dtype, context.rules[name], context)
         elements = torch.where(here, values.to(tensor.dtype), elements)
     tensor[put] = elements
+
+
+def _put_halves(
+    tensor: torch.Tensor,
+    steps: Sequence[tuple[str, bool]],
+    name: str,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Put some elements halfway between two whole numbers of steps, where a dtype holds that.
+
+    Of steps that are powers of two: those have a reciprocal that gives the same halves.
+    """
+    if not steps:
+        return
+    put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
+    put.bernoulli_(SHARE, generator=context.device_random)
+    other, is_product = steps[context.turn % len(steps)]
+    step = _values_of((other, before[other]), name, put, context).expand(int(put.sum()))
+    halves = torch.empty_like(step).random_(-HALVES, HALVES, generator=context.device_random) + 0.5
+    values = halves / step if is_product else halves * step
+    may = step.frexp().mantissa.abs() == 0.5
+    may &= _may_be(values, tensor.dtype, context.rules[name], context)
+    tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
 
 
 def _values_of(source: Source, name: str, put: torch.Tensor, context: FillContext) -> torch.Tensor:

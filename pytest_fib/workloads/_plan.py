@@ -750,6 +750,9 @@ def _fill_order(
     needs = {name: {*rule.inputs} for name, rule in rules.items()}
     for name, other in _compared(definition, rules, uses):
         needs[name].add(other)
+    for name, steps in uses.steps.items():
+        if isinstance(rules[name], HOLD_ANY):
+            needs[name] |= {step for step, _ in steps if isinstance(rules[step], kinds.Scales)}
     for name, edges in uses.edges.items():
         if isinstance(rules[name], kinds.Integers | kinds.Positions):
             others = (other for other, *_ in edges)

@@ -67,6 +67,8 @@ _SUMS = {"norm", "sum", "vector_norm"}
 _OF_SHARES = {"cumsum", "float", "sort"}
 _EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin", "maximum", "minimum"}
 _MENDS = {"nan_to_num"}
+#: To the nearest whole number.
+_ROUNDINGS = {"round"}
 #: Functions that put elements in their order.
 SORTING = {"sort", "argsort", "msort", "topk", "kthvalue", "unique"}
 #: Functions that compare elements with numbers, or with others.
@@ -175,6 +177,9 @@ class ReferenceUses:
     weighed: set[str] = field(default_factory=set)
     #: The floating inputs that others are compared with, or subtracted from, either way.
     compared: dict[str, set[str]] = field(default_factory=dict)
+    #: The floating tensors by which others are divided, or multiplied, before they are rounded to
+    #: whole numbers; and whether they are multiplied.
+    steps: dict[str, set[tuple[str, bool]]] = field(default_factory=dict)
     #: Lengths of what is one of several things that count, so that others may be left without it.
     alternatives: set[str] = field(default_factory=set)
     #: Tensors among whose elements others are searched, so that these never fall.
@@ -417,7 +422,7 @@ class _Reader(ast.NodeVisitor):
         self._decides(name, arguments, node.keywords)
         self._asks(node, name, arguments)
         self._reads_bits(node, name, arguments)
-        self._mends(node, name, arguments)
+        self._rounds_or_mends(node, name, arguments)
         if name in _CLASSES:
             self._classes(name, arguments, node.keywords)
         if name == "embedding" and len(arguments) == 2:
@@ -429,8 +434,22 @@ class _Reader(ast.NodeVisitor):
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
 
-    def _mends(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
-        """Note a softmax or the like, and that it has zeros put into it."""
+    def _rounded(self, node: ast.expr) -> None:
+        """Note what is rounded in steps, as by ``torch.round(x / scale[:, None] + zero_point)``."""
+        match self._expressions.calculation(node) or node:
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub()):
+                self._rounded(left)
+            case ast.BinOp(left=left, op=ast.Div() | ast.Mult() as op, right=right):
+                steps = self._expressions.floats(right)
+                for name in self._expressions.floats(left) if steps else ():
+                    is_product = isinstance(op, ast.Mult)
+                    noted = self._uses.steps.setdefault(name, set())
+                    noted |= {(step, is_product) for step in steps}
+
+    def _rounds_or_mends(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
+        """Note a softmax or the like, and that it has zeros put into it; and what is rounded."""
+        if name in _ROUNDINGS and arguments:
+            self._rounded(arguments[0])
         if name in _OF_SOME:
             self._uses.of_some.add(ast.unparse(node))
         if name in _MASKED and any(constant(each) == 0 for each in arguments[1:]):
@@ -518,6 +537,8 @@ class _Reader(ast.NodeVisitor):
                 self._uses.asked.setdefault(name, set()).update((-inf, inf))
         if any(isinstance(self._number(each), float | int) for each in values):
             self._uses.replaced |= self._asked_in(mask)
+        if (of_rows := self._elements_of_rows(mask)) is not None:
+            self._uses.replaced |= self._asked_in(of_rows)
 
     def _note_asked(self, node: ast.expr) -> None:
         """Note what an expression asks for, unless it is only for the reference to refuse it."""
@@ -540,8 +561,25 @@ class _Reader(ast.NodeVisitor):
                 values = NOT_FINITE.get(attr.removesuffix("_"), ())
         if not values:
             return set(), ()
-        source = self._expressions.source(elements)
+        source = self._expressions.source(self._unscaled(elements))
         return {source.input} if source else self._summed(elements), values
+
+    def _unscaled(self, node: ast.expr, depth: int = DEPTH) -> ast.expr:
+        """What is multiplied or divided by a single number, as where gradients are unscaled.
+
+        What was infinite or NaN before is so afterwards.
+        """
+        held = self._expressions.calculation(node) if depth else None
+        match held or node:
+            case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right) if (
+                not self._expressions.has_tensor(right)
+            ):
+                return self._unscaled(left, depth - 1)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right) if (
+                not self._expressions.has_tensor(left)
+            ):
+                return self._unscaled(right, depth - 1)
+        return node
 
     def _summed(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
         """The one input of whose elements a number is a sum or a norm; or all of ``lse``.
@@ -571,6 +609,18 @@ class _Reader(ast.NodeVisitor):
             return self._asked_in(node.value, depth)
         held = self._expressions.calculation(node) if depth else None
         return set() if held is None else self._asked_in(held, depth - 1)
+
+    def _elements_of_rows(self, node: ast.expr, depth: int = DEPTH) -> ast.expr | None:
+        """What a mask asks of all elements of each row, as ``(x == -inf).all(dim=1)`` does."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="all")):
+                return next(iter(self._operands(node)), None)
+            case ast.Subscript(value=value) | ast.UnaryOp(operand=value):
+                return self._elements_of_rows(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
+                return self._elements_of_rows(value, depth)
+        held = self._expressions.calculation(node) if depth else None
+        return None if held is None else self._elements_of_rows(held, depth - 1)
 
     def _reads_bits(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note the ends of a floating input whose bits are read: rounded up, they are infinite."""

@@ -490,7 +490,12 @@ def _scales(tensor: torch.Tensor, rule: kinds.Scales, context: FillContext) -> N
     low, high = log2(context.number(rule.min)), log2(context.number(rule.max))
 
     def fill(wide: torch.Tensor) -> None:
-        wide.uniform_(low, high, generator=context.device_random).exp2_()
+        wide.uniform_(low, high, generator=context.device_random)
+        if ceil(low) <= floor(high):  # some are powers of two: 1 too, if that is one of them
+            is_whole = torch.empty_like(wide).bernoulli_(0.25, generator=context.device_random)
+            whole = wide.round().clamp_(ceil(low), floor(high))
+            wide.copy_(torch.where(is_whole == 1, whole, wide))
+        wide.exp2_()
         if rule.signed:
             signs = torch.empty_like(wide).bernoulli_(generator=context.device_random)
             wide.mul_(signs.mul_(2).sub_(1))

@@ -296,6 +296,10 @@ def test_scales_are_positive_and_in_range(dtype):
     x = wide("scales", dtype)
     assert ((x >= 0.25) & (x <= 4)).all()
     assert x.max() > 4 * x.min()
+    powers = {0.25, 0.5, 1.0, 2.0, 4.0}
+    assert powers <= {*x.unique().tolist()}
+    if "float8" not in dtype:  # which has few others
+        assert 0.1 < torch.isin(x, torch.tensor([*powers]).to(x)).double().mean() < 0.4
 
 
 @pytest.mark.parametrize("values", ["normal", "ones", "zeros", "one_hot", "large", "subnormal"])
@@ -986,6 +990,38 @@ def test_what_is_gathered_and_then_compared_is_now_and_then_equal():
     for made in _held(reference, inputs, rules):
         equal += bool((made["x"] == made["limit"][:, None]).any())
     assert equal >= TURNS // 2
+
+
+@pytest.mark.parametrize(
+    "rounded",
+    [
+        "torch.round(x / scale[:, None])",
+        "torch.round(x.float() / scale.unsqueeze(1) + shift)",
+        "(x * scale[:, None] - 3).round()",
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_some_of_what_is_rounded_is_halfway_between_whole_numbers(rounded, dtype):
+    inputs = {"x": (["n", "k"], dtype), "scale": (["n"], "float32")}
+    reference = f"import torch\ndef run(x, scale):\n    shift = 2.0\n    return {rounded}"
+    halves = 0
+    for made in _held(reference, inputs):
+        x, scale = made["x"].double(), made["scale"].double()[:, None]
+        steps = x * scale if "*" in rounded else x / scale
+        halves += bool((steps.frac().abs() == 0.5)[steps.abs() < 8].any())
+    assert halves >= TURNS // 2
+
+
+def test_all_of_a_row_may_be_minus_infinity_where_the_reference_asks_for_that():
+    for asked, are in (("all", True), ("any", False)):
+        reference = (
+            "import torch\ndef run(x):\n"
+            f"    nothing = (x == float('-inf')).{asked}(dim=1)\n"
+            "    return torch.where(nothing, float('-inf'), torch.logsumexp(x, dim=1))"
+        )
+        made = [each["x"].isneginf() for each in _held(reference, {"x": (["n", "k"], "float32")})]
+        assert any(bool(each.any()) for each in made)
+        assert any(bool(each.all(1).any()) for each in made) == are
 
 
 @pytest.mark.parametrize("sorting", ["sort", "argsort", "topk"])

@@ -787,6 +787,9 @@ def test_numbers_from_a_start_on_that_count_are_around_these():
         ("torch.isnan(torch.sqrt((x * x).sum()))", {"nan"}),
         ("torch.isfinite((x * table[:1]).sum())", set()),  # which of them?
         ("torch.isnan(x.softmax(-1).amax())", set()),
+        ("(~torch.isfinite(x.float() / 2.5)).any()", {"-inf", "inf", "nan"}),
+        ("torch.isinf(0.5 * x)", {"-inf", "inf"}),
+        ("torch.isinf(x * table[:1])", set()),
     ],
 )
 def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
