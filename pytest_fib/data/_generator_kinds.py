@@ -232,10 +232,18 @@ class Labels(GeneratorKind, dtypes="integer"):
 
 
 class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
-    """True, or 1, with probability `p`; half of the rows are all true, all false, or an end is."""
+    """True, or 1, with probability `p`; half of the rows are all true, all false, or an end is.
+
+    With `total`, so many elements are in all: the first, the last, some in a row, or any.
+    """
 
     kind: Literal["boolean"] = "boolean"
     p: Annotated[Number, Limit(">=", 0), Limit("<=", 1)] = 0.5
+    total: Annotated[OptionalNumber, Whole.MARK, Limit(">=", 0)] = None
+
+    def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
+        if self.total is not None:
+            yield f"{self.total} <= {' * '.join(shapes[name]) or 1}"
 
 
 class Mask(GeneratorKind, dtypes="not packed", dims="1+"):

@@ -20,6 +20,8 @@ EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = words("div sqrt"), words("reciprocal rsqrt")
 _PLAIN = words("add sub rsub mul")
+#: Sums at places of the first tensor of what the last one has.
+_ADDED_AT = words("index_add scatter_add scatter_reduce")
 #: The number with which an operation leaves its other operand as it is, and which may be that.
 _WITH_IDENTITY = {"mul": (1, (0, 1)), "div": (1, (1,)), "add": (0, (0, 1)), "sub": (0, (1,))}
 
@@ -127,6 +129,8 @@ def term_count(call: Operation) -> int:
     tensors = [x for x in call.args if isinstance(x, torch.Tensor)]
     if call.name in PRODUCTS:
         return int(tensors[-1].shape[0 if tensors[-1].dim() == 1 else -2])
+    if call.name in _ADDED_AT:
+        return _most_at_one_place(call)
     first, dims = tensors[0], call.argument("dim")
     if dims in (None, []):
         return first.numel()
@@ -134,10 +138,25 @@ def term_count(call: Operation) -> int:
     return math.prod(first.shape[dim] for dim in dims) if first.dim() else 1
 
 
+def _most_at_one_place(call: Operation) -> int:
+    """How many terms are added to one element, the most of any, with what was there."""
+    dim, index = call.dim or 0, call.argument("index")
+    if not index.numel():
+        return 1
+    rows = index.movedim(dim, -1) if index.dim() > 1 else index
+    rows = rows.reshape(-1, rows.shape[-1])
+    first = torch.arange(len(rows), device=rows.device)[:, None] * call.args[0].shape[dim]
+    return 1 + int(torch.unique(rows + first, return_counts=True)[1].max())
+
+
 def has_few_values(call: Operation) -> bool:
-    """Whether most terms have an equal."""
-    some = next(filter(is_wide, call.args)).flatten()[:TERMS_LOOKED_AT]
-    return len(torch.unique(some)) <= FEW_TERMS
+    """Whether most terms have an equal; of what is added at places, those of the first column."""
+    tensors = [*filter(is_wide, call.args)]
+    terms = tensors[0]
+    if call.name in _ADDED_AT and tensors[-1].dim() and tensors[-1].numel():
+        lines = tensors[-1].movedim(call.dim or 0, 0)
+        terms = lines.reshape(len(lines), -1)[:, 0]
+    return len(torch.unique(terms.flatten()[:TERMS_LOOKED_AT])) <= FEW_TERMS
 
 
 def is_exact(call: Operation) -> bool:

@@ -218,7 +218,7 @@ def _offsets(subject: Subject) -> InputRule | None:
 def _summands(subject: Subject) -> InputRule | None:
     """Lengths by their total; bounded where a constraint or the reference bounds each of them."""
     total = subject.sums.get(subject.name)
-    if total is None:
+    if total is None or re.fullmatch(_MASK, subject.name):
         return None
     name, uses = subject.name, subject.uses
     along = uses.lengths.get(name)
@@ -785,7 +785,12 @@ def _mask(subject: Subject) -> InputRule | None:
     is_integer = subject.spec.dtype in DTYPE_CLASSES["integer"]
     are_bits = is_integer and subject.name in subject.uses.shifted | subject.uses.any_bits
     are_rows = is_integer and subject.name in subject.uses.pads
-    return None if are_bits or are_rows else kinds.Boolean()
+    return None if are_bits or are_rows else _truths(subject)
+
+
+def _truths(subject: Subject) -> InputRule:
+    """As many as a constraint says, as in ``n == mask.sum().item()``."""
+    return kinds.Boolean(total=subject.sums.get(subject.name))
 
 
 def _rows_of_one(subject: Subject) -> InputRule | None:
@@ -989,6 +994,7 @@ _NARROW = (DType.INT8, DType.UINT8, DType.INT16)
 _FLAGS = r"(is|has|do|use|skip)_.*|(.*_)?(dones?|terminated|truncated|flags?|valid|alive|active)"
 _FLAGS += r"|(.*_)?(resets?|h?flip)"
 _PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
+_MASK = r"(.*_)?mask(_.*)?"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
 #: Axes of the tokens of sequences.
@@ -1123,7 +1129,7 @@ RULES: tuple[Rule, ...] = (
     Rule("compared with shares of a softmax", ".*", _share_of, "floating"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
-    Rule("a mask", r"(.*_)?mask(_.*)?", _mask, "not packed"),
+    Rule("a mask", _MASK, _mask, "not packed"),
     Rule("labels, of which the reference asks for some", ".*", _asked, "integer"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("numbers that the reference sorts", ".*", _ordered, "integer"),
@@ -1146,6 +1152,6 @@ RULES: tuple[Rule, ...] = (
     Rule("in (0, 1)", "(.*_)?(weight_decay|momentum)", _of_one(kinds.Uniform()), "floating"),
     Rule("logarithms of decays", r"(.*_)?(log_(.*_)?decay|decay_log)", _log_decays, "floating"),
     Rule("decays", r"(?!.*(log_|weight_))(.*_)?decay", _decays, "floating"),
-    Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool"),
+    Rule("true or false", ".*", _truths, "bool"),
     Rule("by the value pattern", ".*", lambda s: kinds.Values(), "floating"),
 )

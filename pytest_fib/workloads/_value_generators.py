@@ -440,10 +440,25 @@ def _put_zeros(tensor: torch.Tensor, context: FillContext, low: float, high: flo
 
 
 def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) -> None:
+    if rule.total is not None:
+        _so_many(tensor, context.whole(rule.total), context)
+        return
     p = context.number(rule.p)
     tensor.bernoulli_(p, generator=context.device_random)
     if 0 < p < 1:
         _put_rows(tensor, BOOLEAN_ROWS, context)
+
+
+def _so_many(tensor: torch.Tensor, count: int, context: FillContext) -> None:
+    """Make so many elements 1, and the others 0: the first, the last, some in a row, or any."""
+    tensor.zero_()
+    left = tensor.numel() - count
+    firsts = (0, left, int(torch.randint(0, left + 1, (), generator=context.host_random)))
+    if (way := context.turn % 4) < len(firsts):
+        tensor.view(-1)[firsts[way] : firsts[way] + count] = 1
+    else:
+        at = torch.randperm(tensor.numel(), generator=context.host_random)[:count]
+        tensor.view(-1)[at.to(tensor.device)] = 1
 
 
 def _put_rows(tensor: torch.Tensor, names: Sequence[str], context: FillContext) -> None:

@@ -986,6 +986,23 @@ def _moves(run, *inputs):
     return max(float(((each - right) / right).abs().max()) for each in moved)
 
 
+def _added_at(at, n):
+    index = torch.tensor(at)
+    return (
+        lambda x: torch.zeros(n, x.shape[1]).index_add(0, index, x),
+        lambda x: torch.zeros(n, x.shape[1]).scatter_add(0, index[:, None].expand_as(x), x),
+    )
+
+
+def test_what_is_added_at_places_is_moved_by_as_many_terms_as_meet_at_one():
+    """Equal ones by more: each addition rounds to the same side."""
+    x = torch.rand(500, 4) + 1
+    equal = x[:1].expand(500, 4)
+    for apart, together in zip(_added_at([*range(500)], 500), _added_at([0] * 500, 1), strict=True):
+        assert _moves(apart, x) < 2**-20 < _moves(together, x)
+        assert _moves(together, equal) > 2 * _moves(together, x)
+
+
 @pytest.mark.parametrize(
     ("value", "by", "is_moved"),
     [

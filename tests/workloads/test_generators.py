@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import save_file
 
 from pytest_fib.data import DTYPE_CLASSES, GENERATOR_KINDS, LENGTHS, Definition
-from pytest_fib.workloads import TURNS, bits, make_workload, plan
+from pytest_fib.workloads import TURNS, bits, make_inputs, make_workload, plan
 from tests.definitions.harness import filled
 from tests.definitions.validators import are_distinct
+from tests.workloads.signatures import signature
 
 #: For each kind: the shape of its input, its parameters, and what other inputs it refers to.
 MADE = {
@@ -1022,6 +1023,26 @@ def test_all_of_a_row_may_be_minus_infinity_where_the_reference_asks_for_that():
         made = [each["x"].isneginf() for each in _held(reference, {"x": (["n", "k"], "float32")})]
         assert any(bool(each.any()) for each in made)
         assert any(bool(each.all(1).any()) for each in made) == are
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8"])
+def test_a_mask_has_as_many_true_elements_as_a_constraint_says(dtype):
+    given = signature("op", "n m", "mask[n]:i32 x[m]:f32", "y[n]:f32", "m == mask.sum().item()")
+    given["inputs"]["mask"]["dtype"] = dtype
+    given["reference"] = "def run(mask, x):\n    return mask * x.sum()\n"
+    definition = Definition.model_validate(given)
+    assert str(plan(definition).rules["mask"]) == "boolean, total m"
+    first, last, spans = set(), set(), set()
+    for seed in range(4 * TURNS):
+        n = 1 + seed % 9
+        workload = make_workload(definition, {"n": n, "m": 1 + seed // 9 % n}, seed)
+        mask = make_inputs(definition, workload)["mask"].to(torch.bool)
+        at = mask.nonzero()[:, 0].tolist()
+        assert len(at) == workload.axes["m"]
+        if 1 < len(at) < n:
+            first, last = first | {at[0] == 0}, last | {at[-1] == n - 1}
+            spans.add(at[-1] - at[0] == len(at) - 1)
+    assert first == last == spans == {True, False}
 
 
 @pytest.mark.parametrize("sorting", ["sort", "argsort", "topk"])
