@@ -211,9 +211,10 @@ class Weights:
         if self.log_sum is not None and self.top is not None:
             if self.uses <= 1:
                 return call
-            log_sum = self.log_sum + rounding_step(self.log_sum, KEPT_MOVED, noise(self.log_sum))
-            log_sum = log_sum.maximum(self.top)  # which is never more than what rounds to it
-            return SoftmaxOfLogSum.of(call, log_sum)
+            # The largest number is added to the logarithm of a sum, which is lost at the most.
+            added = (self.log_sum - self.top).nan_to_num_(0.0)
+            step = rounding_step(self.log_sum, KEPT_MOVED, noise(self.log_sum))
+            return SoftmaxOfLogSum.of(call, self.log_sum + step.clamp(-added, added))
         are_weights = self.most <= MOST_WEIGHT and self.uses > 2
         return ExponentialAgain(call.func, call.args, call.kwargs) if are_weights else call
 

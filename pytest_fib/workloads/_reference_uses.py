@@ -79,7 +79,7 @@ _INFINITIES = {"float('-inf')": -inf, "float('inf')": inf}
 _INFINITIES |= {f"{module}.inf": inf for module in ("math", "torch", "np", "numpy")}
 _INFINITIES |= {f"-{word}": -inf for word, number in [*_INFINITIES.items()] if number == inf}
 #: Names of what is looked up.
-_TABLE = re.compile(r"(.*_)?(weights?|tables?|embed\w*|bias|cos|sin|lut|codebook)(_.*)?")
+_TABLE = re.compile(r"(.*_)?(weights?|tables?|embed(?!s(_|$))\w*|bias|cos|sin|lut|codebook)(_.*)?")
 #: Names of steps of an optimiser.
 _STEP = re.compile(r"t|(.*_)?steps?")
 #: Functions that tell which elements are equal.

@@ -553,11 +553,15 @@ def test_weights_that_are_computed_again_are_1_together_up_to_the_rounding_of_a_
 def test_a_softmax_of_numbers_that_nobody_computes_does_not_overflow():
     def run(x):
         weights = x.softmax(-1)
-        return weights * (weights - weights.sum(0)) + weights
+        return weights * (weights - weights.sum(0)) + weights, weights
 
     x = torch.randn(5, 64) * 1e10
     for seed in MOVES:
-        assert run_widened(run, [x], moved=seed).amax() <= 1.00001
+        used, weights = run_widened(run, [x], moved=seed)
+        assert used.amax() <= 1.00001
+        assert (
+            weights.sum(-1) - 1
+        ).abs().amax() <= 0.00001  # no logarithm is more than the largest
 
 
 @pytest.mark.parametrize("mask", [-1e9, -1e30])

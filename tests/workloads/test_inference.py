@@ -878,6 +878,23 @@ def test_a_scalar_that_is_divided_by_is_a_number_of_parts():
     assert "parts" in _with_scalar("x / parts + torch.zeros(parts).sum()", "parts").unmade
 
 
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("image_embeds", True),
+        ("embeds", True),
+        ("rows", True),
+        ("embedding", False),
+        ("embed_tokens", False),
+    ],
+)
+def test_rows_that_are_only_moved_may_be_any_numbers_but_in_tables(name, may):
+    given = signature("op", "n m d=8", f"{name}[m,d]:f32 x[n,d]:f32 at[m]:i64", "y[n,d]:f32")
+    lines = f"def run({name}, x, at):\n    y = x * 2\n    y[at] = {name}\n    return y\n"
+    made = plan(Definition.model_validate(given | {"reference": lines}))
+    assert bool(made.uses.asked.get(name)) == may
+
+
 def test_positions_may_be_the_sentinel_that_the_reference_asks_for():
     given = signature("rope", "n max_position", "x[n]:f32 cos[max_position]:f32", "y[n]:f32")
     given["inputs"]["positions"] = {"shape": ["n"], "dtype": "int64"}
