@@ -1073,7 +1073,7 @@ RULES: tuple[Rule, ...] = (
         "integer",
     ),
     Rule("positions", r"positions|pos_ids|position_ids", _positions, "integer"),
-    Rule("tokens", r"(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
+    Rule("tokens", r"(?!num_)(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
     # Routing and sampling.
     Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer"),
     Rule(

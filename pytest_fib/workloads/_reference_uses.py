@@ -66,7 +66,7 @@ _SUMS = {"norm", "sum", "vector_norm"}
 #: What shares are left by that are put in order and added up.
 _OF_SHARES = {"cumsum", "float", "sort"}
 _EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin", "maximum", "minimum"}
-_MENDS = {"nan_to_num"}
+_MENDS, _JOINS = {"nan_to_num"}, {"cat", "concat"}
 #: To the nearest whole number.
 _ROUNDINGS = {"round"}
 #: Functions that put elements in their order.
@@ -452,9 +452,16 @@ class _Reader(ast.NodeVisitor):
             self._rounded(arguments[0])
         if name in _OF_SOME:
             self._uses.of_some.add(ast.unparse(node))
+            if arguments and self._is_joined(arguments[0]):
+                self._uses.mended.add(ast.unparse(node))  # there is something else, as a sink
         if name in _MASKED and any(constant(each) == 0 for each in arguments[1:]):
             made = [self._moved_from(each) for each in arguments]
             self._uses.mended |= {ast.unparse(each) for each in made if called(each) in _OF_SOME}
+
+    def _is_joined(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether an expression joins several tensors, wherever that is calculated."""
+        held = self._expressions.calculation(node) if depth else None
+        return self._is_joined(held, depth - 1) if held else called(node) in _JOINS
 
     def _operands(self, call: ast.Call) -> list[ast.expr]:
         """The arguments of a function, or of a method, whose tensor is the first of them."""

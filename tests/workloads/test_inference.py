@@ -466,6 +466,9 @@ REFERENCES = [
     ("x.masked_fill(which[:, None] <= torch.arange(x.shape[1]), -1e9).softmax(1).masked_fill("
      "which[:, None] <= torch.arange(x.shape[1]), 0.0)",
      {"kind": "seq_lens", "max": "d", "allow_empty": True}),
+    ("torch.cat([x.masked_fill(which[:, None] <= torch.arange(x.shape[1]), float('-inf')), "
+     "table[:1, :1].expand(len(x), 1)], 1).softmax(1)",
+     {"kind": "seq_lens", "max": "d", "allow_empty": True}),
     ("(torch.arange(9)[:6] < which[:, None]) * x[:, :6]",
      {"kind": "seq_lens", "max": "6", "allow_empty": True}),
     ("(which[:, None] > torch.arange(5)) * x[:, :5]",
@@ -800,6 +803,12 @@ def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
 @pytest.mark.parametrize(
     ("name", "dtype", "result", "kind"),
     [
+        (
+            "num_draft_tokens",
+            "int64",
+            "x * (torch.arange(x.shape[1]) < num_draft_tokens[:, None])",
+            "seq_lens",
+        ),
         ("terminated", "uint8", "x * (1.0 - terminated.float())[:, None]", "boolean"),
         ("is_last", "int8", "x * is_last.float()[:, None]", "boolean"),
         ("head", "uint8", "torch.where((head == 1)[:, None], x, 0.0)", "boolean"),
