@@ -234,7 +234,8 @@ class Labels(GeneratorKind, dtypes="integer"):
 class Boolean(GeneratorKind, dtypes="not packed", scalars=True):
     """True, or 1, with probability `p`; half of the rows are all true, all false, or an end is.
 
-    With `total`, so many elements are in all: the first, the last, some in a row, or any.
+    With `total`, exactly that many elements of the tensor are: the first, the last, a contiguous
+    run, or any.
     """
 
     kind: Literal["boolean"] = "boolean"

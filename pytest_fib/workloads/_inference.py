@@ -311,11 +311,11 @@ def _token_ids(subject: Subject) -> InputRule | None:
     if rows is None:
         return None
     # What a tensor that is longer by one has for them is where padding goes.
-    n, uses = subject.const(rows), subject.uses
-    is_padded = n is not None and str(uses.picks.get(subject.name)) == str(n + 1)
-    is_padded |= uses.picks.get(subject.name) == rows and uses.spare.get(subject.name) == 1
-    sentinels = [n] if is_padded and n is not None else _sentinels(subject)
-    return kinds.Positions(below=rows, sentinels=sentinels)
+    n, picked = subject.const(rows), subject.uses.picks.get(subject.name)
+    is_longer = (picked, subject.uses.spare.get(subject.name)) == (rows, 1)
+    if n is not None and (is_longer or str(picked) == str(n + 1)):
+        return kinds.Positions(below=rows, sentinels=[n])
+    return kinds.Positions(below=rows, sentinels=_sentinels(subject))
 
 
 def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:

@@ -434,11 +434,12 @@ class _Reader(ast.NodeVisitor):
             if isinstance(number := constant(dim), int):
                 self._picks_from(arguments[0], number, index)
 
-    def _rounded(self, node: ast.expr) -> None:
+    def _rounded(self, node: ast.expr, depth: int = DEPTH) -> None:
         """Note what is rounded in steps, as by ``torch.round(x / scale[:, None] + zero_point)``."""
-        match self._expressions.calculation(node) or node:
-            case ast.BinOp(left=left, op=ast.Add() | ast.Sub()):
-                self._rounded(left)
+        held = self._expressions.calculation(node) if depth else None
+        match held or node:
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub()) if depth:
+                self._rounded(left, depth - 1)
             case ast.BinOp(left=left, op=ast.Div() | ast.Mult() as op, right=right):
                 steps = self._expressions.floats(right)
                 for name in self._expressions.floats(left) if steps else ():
@@ -576,8 +577,9 @@ class _Reader(ast.NodeVisitor):
 
         What was infinite or NaN before is so afterwards.
         """
-        held = self._expressions.calculation(node) if depth else None
-        match held or node:
+        if not depth:
+            return node
+        match self._expressions.calculation(node) or node:
             case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right) if (
                 not self._expressions.has_tensor(right)
             ):

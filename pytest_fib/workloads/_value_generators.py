@@ -441,7 +441,7 @@ def _put_zeros(tensor: torch.Tensor, context: FillContext, low: float, high: flo
 
 def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) -> None:
     if rule.total is not None:
-        _so_many(tensor, context.whole(rule.total), context)
+        _exactly(tensor, context.whole(rule.total), context)
         return
     p = context.number(rule.p)
     tensor.bernoulli_(p, generator=context.device_random)
@@ -449,8 +449,8 @@ def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) ->
         _put_rows(tensor, BOOLEAN_ROWS, context)
 
 
-def _so_many(tensor: torch.Tensor, count: int, context: FillContext) -> None:
-    """Make so many elements 1, and the others 0: the first, the last, some in a row, or any."""
+def _exactly(tensor: torch.Tensor, count: int, context: FillContext) -> None:
+    """Make that many elements 1, the others 0: the first, the last, a contiguous run, or any."""
     tensor.zero_()
     left = tensor.numel() - count
     firsts = (0, left, int(torch.randint(0, left + 1, (), generator=context.host_random)))

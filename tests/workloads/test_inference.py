@@ -862,6 +862,13 @@ def test_of_several_lse_each_may_be_minus_infinity_where_the_largest_is_asked_fo
     assert values == {"one_lse": {float("-inf")}, "lse": {float("-inf")}}
 
 
+@pytest.mark.parametrize("asked", ["torch.round(y)", "torch.where(torch.isinf(y), 0.0, y)"])
+@pytest.mark.parametrize("change", [" + 2", " * 2 * 3"])
+def test_variables_that_are_calculated_from_each_other_are_followed_to_an_end(asked, change):
+    lines = f"h = x{change}\ny = h{change}\nh = y{change}\ny = h{change}\nreturn {asked}"
+    assert plan(_with_body(lines, "int64")).rules["x"].kind == "values"
+
+
 def test_tokens_may_be_the_padding_that_has_a_bin_of_its_own():
     given = signature("op", "b n vocab_size=96", "tokens[b,n]:i64", "counts[b,vocab_size]:i64")
     lines = "import torch\nVOCAB = 96\ndef run(tokens):\n"
