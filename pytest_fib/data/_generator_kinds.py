@@ -385,7 +385,9 @@ class Indptr(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
         yield f"{self.total} * {size} >= {least} + ({parts} - 1) * ({size} - 1)"
 
 
-class _Split(GeneratorKind):
+class Split(GeneratorKind):
+    """How sequences share `total` elements; with `allow_empty` false, each has one or more."""
+
     total: Annotated[NotNegative, Held(), Whole.MARK]
     allow_empty: Flag = True
 
@@ -394,7 +396,7 @@ class _Split(GeneratorKind):
             yield f"{self.total} >= {shapes[name][0]}"
 
 
-class Lengths(_Split, dtypes="integer", dims="1", follows="lengths"):
+class Lengths(Split, dtypes="integer", dims="1", follows="lengths"):
     """Lengths of sequences that sum to `total`, each `max` at most.
 
     With `allow_empty` false, each is 1 or more.
@@ -409,10 +411,16 @@ class Lengths(_Split, dtypes="integer", dims="1", follows="lengths"):
             yield f"{self.total} <= {shapes[name][0]} * ({self.max})"
 
 
-class Starts(_Split, dtypes="integer", dims="1", follows="lengths"):
+class Starts(Split, dtypes="integer", dims="1", follows="lengths"):
     """Where each sequence begins: the offsets of an indptr but the last, which is `total`."""
 
     kind: Literal["starts"] = "starts"
+
+
+class Ends(Split, dtypes="integer", dims="1", follows="lengths"):
+    """Where each sequence ends: the offsets of an indptr but the first; the last is `total`."""
+
+    kind: Literal["ends"] = "ends"
 
 
 class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
@@ -518,8 +526,8 @@ class Safetensors(GeneratorKind):
 _Kind = (
     Values | Normal | Uniform | Integers | Labels | Boolean | Mask | Sorted | L2Normalized
     | Probabilities | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin
-    | Indptr | Lengths | Starts | LastPageLen | Indices | Permutation | SeqLens | BlockTable
-    | Positions | TopkIds | Routing | Safetensors
+    | Indptr | Lengths | Starts | Ends | LastPageLen | Indices | Permutation | SeqLens
+    | BlockTable | Positions | TopkIds | Routing | Safetensors
 )  # fmt: skip
 #: The kinds of generators by name.
 GENERATOR_KINDS: dict[str, type[GeneratorKind]] = {

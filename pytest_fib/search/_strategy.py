@@ -339,11 +339,7 @@ def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:
     sizes, evened = planned.definition.axis_values(axes), dict(axes)
     for name, rule in planned.rules.items():
         shape = planned.definition.inputs[name].shape
-        if (
-            isinstance(rule, kinds.Indptr | kinds.Lengths | kinds.Starts)
-            and rule.total in axes
-            and shape
-        ):
+        if isinstance(rule, kinds.Split | kinds.Indptr) and rule.total in axes and shape:
             total = str(rule.total)
             parts = sizes[shape[0]] - isinstance(rule, kinds.Indptr)
             evened[total] -= axes[total] % parts if axes[total] > parts else 0

@@ -176,6 +176,22 @@ def _factors(subject: Subject) -> InputRule | None:
     return None if subject.name in subject.uses.added else kinds.Scales()
 
 
+def _of_parts(total: str, subject: Subject) -> InputRule | None:
+    """Where each sequence begins or ends, by its name, if an output or floats have as many rows.
+
+    So have torch's ``EmbeddingBag`` and its offsets.
+    """
+    shape, definition = subject.spec.shape or (), subject.definition
+    floats = [spec for spec in definition.inputs.values() if spec.dtype.is_floating]
+    rows = [spec.shape[:1] for spec in (*definition.outputs.values(), *floats) if spec.shape]
+    is_end = re.fullmatch(_ENDS, subject.name) is not None
+    is_start = "embedding_bag" in subject.uses.calls or re.fullmatch(_STARTS, subject.name)
+    if shape not in rows or shape[0] == total or not (is_start or is_end):
+        return None
+    empty = subject.uses.takes_nothing(subject.name)
+    return (kinds.Ends if is_end else kinds.Starts)(total=total, allow_empty=empty)
+
+
 def _indptr(subject: Subject) -> InputRule | None:
     queries = re.fullmatch(r"(q|cu).*(?<!k)(?<!kv)", subject.name) is not None
     guesses = ("total_q", "total_tokens", "total_seq_len") if queries else (
@@ -184,6 +200,8 @@ def _indptr(subject: Subject) -> InputRule | None:
     total = subject.totals.get(subject.name) or subject.axis(*guesses) or _rows(subject)
     if total is None:
         return None
+    if parts := _of_parts(total, subject):
+        return parts
     of_queries = subject.input("qo_indptr", "q_indptr", "cu_seqlens_q")
     if of_queries in (None, subject.name):
         return kinds.Indptr(total=total, parts=_parts(subject))
@@ -355,16 +373,27 @@ def _topk_ids(subject: Subject) -> InputRule | None:
 
 
 def _sentinels(subject: Subject) -> list[int] | None:
-    """The number below 0 that the reference compares it with: whatever is may be that."""
+    """The number below 0 that the reference compares it with, or that its description names."""
     pad = subject.uses.pads.get(subject.name)
-    return None if pad is None else [pad]
+    if pad is None and (named := _NEGATIVE.search(subject.spec.description or "")):
+        pad = int(named[0])
+    return None if pad is None or pad < subject.spec.dtype.ends[0] else [pad]
+
+
+def _sentinels_beyond(below: str | int, subject: Subject) -> list[int] | None:
+    """The same, and the numbers that it is asked for and that are none of those below."""
+    n = subject.const(below) if isinstance(below, str) else below
+    least = int(subject.spec.dtype.ends[1]) if n is None else n
+    asked = subject.uses.equals.get(subject.name, ())
+    beyond = {number for number in asked if number < 0 or number >= least}
+    return sorted(beyond.union(_sentinels(subject) or ())) or None
 
 
 def _picked(subject: Subject) -> InputRule | None:
     axis = subject.uses.picks.get(subject.name)
     if axis is None:
         return None
-    sentinels = _sentinels(subject)
+    sentinels = _sentinels_beyond(axis, subject)
     more = subject.uses.spare.get(subject.name)
     below = axis if more is None else f"{axis} + {more}"
     of, behind = subject.uses.behind.get(subject.name, (None, 0))
@@ -551,7 +580,7 @@ def _tied(subject: Subject) -> InputRule | None:
     sums = (
         text
         for text in constraints_on(subject.name, subject.definition)
-        if re.fullmatch(r"[\w\s+-]+==[\w\s+-]+", text)
+        if re.fullmatch(r"[\w\s+*-]+(==|<=?|>=?)[\w\s+*-]+", text)
     )
     axes = subject.definition.axes.keys()
     if not any({*re.findall(r"\w+", text)} & axes for text in sums):
@@ -573,7 +602,9 @@ def _put(subject: Subject) -> InputRule | None:
 def _cut(subject: Subject) -> InputRule | None:
     """Offsets: one more than there are sequences."""
     axis = subject.uses.cuts.get(subject.name)
-    return None if axis is None else kinds.Indptr(total=axis, parts=_parts(subject))
+    if axis is None:
+        return None
+    return _of_parts(axis, subject) or kinds.Indptr(total=axis, parts=_parts(subject))
 
 
 def _decides_a_size(subject: Subject) -> bool:
@@ -656,7 +687,8 @@ def _zero_points(subject: Subject) -> InputRule | None:
 
 def _seed(subject: Subject) -> InputRule:
     """No more than has room beside a factor of 32 bits, as in hashes of Python's integers."""
-    most = min(2**31 - 1, int(subject.spec.dtype.ends[1]))
+    bits = 63 if subject.name in subject.uses.shifted else 31  # the others are taken apart
+    most = min(2**bits - 1, int(subject.spec.dtype.ends[1]))
     subject.doubts.append(f"up to {most}")
     return kinds.Integers(min=0, max=most, ends=True)
 
@@ -689,6 +721,17 @@ def _compared(subject: Subject) -> InputRule | None:
             subject.doubts.append(f"as {other}, or -1")
             return kinds.Integers(min=-1, max=f"{rule.below} - 1", ends=True)
     return None
+
+
+def _side_by_side(subject: Subject) -> InputRule | None:
+    """Counts of which each is compared with another one's, so that equal ones are frequent."""
+    uses, inputs = subject.uses, subject.definition.inputs
+    beside = uses.edges.get(subject.name, ())
+    is_more = subject.name in {*uses.lengths, *uses.cuts, *uses.spans, *uses.offsets, *uses.sliced}
+    if is_more or any(size != 0 or inputs[other].is_scalar for other, _, size in beside):
+        return None
+    subject.doubts.append(f"from 0 to {FEW}")
+    return kinds.Integers(min=0, max=FEW) if beside else None
 
 
 def _window(subject: Subject) -> InputRule | None:
@@ -839,6 +882,35 @@ def _momentum(subject: Subject) -> InputRule:
     texts = (subject.definition.name, subject.definition.reference)
     is_nesterov = any("nesterov" in text.lower() for text in texts)
     return kinds.Uniform(min=0.5, max=0.9375, ends=True) if is_nesterov else _SHARE
+
+
+def _clip_range(subject: Subject) -> InputRule | None:
+    """As PPO clips ratios to ``1 - eps`` and ``1 + eps``; not what shares are kept from 0 and 1 by.
+
+    Epsilons by their names, of which those are small that are least themselves.
+    """
+    is_range = re.search(
+        rf"(?<![\d.])1(\.0*)?\s*[-+]\s*\(?{subject.name}\b", subject.definition.reference
+    )
+    is_least = subject.name in subject.uses.least
+    return kinds.Uniform(min=0.05, max=0.5) if is_range and not is_least else None
+
+
+def _logit_scale(subject: Subject) -> InputRule | None:
+    """Of losses of cosines, such as ArcFace's, up to 64."""
+    is_loss = subject.uses.calls & {"cross_entropy", "log_softmax", "logsumexp"}
+    return kinds.Uniform(min=1.0, max=64.0) if is_loss else None
+
+
+def _inverse_scale(subject: Subject) -> InputRule:
+    """Of gradients that were scaled by up to 65536."""
+    return kinds.Uniform(min=2.0**-16, max=1.0, ends=True)
+
+
+def _base(subject: Subject) -> InputRule | None:
+    """Of rotary embeddings, where the reference takes sines."""
+    is_of_angles = bool(subject.uses.calls & {"sin", "cos", "polar"})
+    return kinds.Uniform(min=1e4, max=5e5) if is_of_angles else None
 
 
 def _signed(subject: Subject) -> InputRule:
@@ -1002,6 +1074,10 @@ _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 
+_STARTS, _ENDS = r"(.*_)?(starts?|begins?)", r"(.*_)?ends?"
+#: What a description says that stands for nothing; not the last dimension.
+_NEGATIVE = re.compile(r"(?<!dim )(?<!dimension )(?<!axis )(?<![\w.])-(1|100)\b(?!\.\d)")
+
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
 
@@ -1012,6 +1088,9 @@ _BELOW_ONE = r"(.*_)?beta_?\d"
 _FILLED = r"(fill|pad(ding)?)(_value)?"
 
 _BOUND = r"(.*_)?(ub|upper_bound)"
+_INVERSE = r"inv_((loss|grad)_)?scale|(loss|grad)_scale_inv"
+_COMPARED = r"(.*_)?(lens?|lengths?|tokens|counts?|steps|generated)|(num|min|max)_.*"
+_EPSILON = r"(.*_)?eps(ilon)?"
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
 
 #: The table. In each group, what is particular comes before what is general.
@@ -1019,7 +1098,9 @@ RULES: tuple[Rule, ...] = (
     # Scalars.
     Rule("1/sqrt(head dim)", r"(sm|softmax|attn)_scale", _softmax_scale, "floating", scalar=True),
     Rule("1/sqrt(head dim)", "scale", _softmax_scale, "floating", _ATTENTION, scalar=True),
-    Rule("an epsilon", r"(.*_)?eps(ilon)?", _near(1e-6), "floating", scalar=True),
+    Rule("how far from 1 a ratio may be", _EPSILON, _clip_range, "floating", scalar=True),
+    Rule("the base of angles", r"(.*_)?(theta|base)", _base, "floating", scalar=True),
+    Rule("an epsilon", _EPSILON, _near(1e-6), "floating", scalar=True),
     Rule("a soft cap", r"(.*_)?soft_?cap(ping)?|logits?_cap", _soft_cap, "floating", scalar=True),
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
     Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
@@ -1056,6 +1137,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
     Rule("around 1", r"(inv_)?temp(erature)?", _temperature, "floating", scalar=True),
+    Rule("a scale of logits", "(logit_)?scale", _logit_scale, "floating", scalar=True),
+    Rule("the inverse of a scale", _INVERSE, _inverse_scale, "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
     # Page tables and sequences.
     Rule("offsets by a constraint", ".*", _offsets, "integer"),
@@ -1073,7 +1156,7 @@ RULES: tuple[Rule, ...] = (
         "integer",
     ),
     Rule("positions", r"positions|pos_ids|position_ids", _positions, "integer"),
-    Rule("tokens", r"(?!num_)(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
+    Rule("tokens", r"(?!(num|min|max)_)(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
     # Routing and sampling.
     Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer"),
     Rule(
@@ -1140,6 +1223,7 @@ RULES: tuple[Rule, ...] = (
         "positions", r"(.*_)?(positions?|pos(_ids)?|position_ids)", _relative_positions, "integer"
     ),
     Rule("counts", rf"{_COUNTS}|(.*_)?(num_.*|lens|lengths)", _counts, "integer"),
+    Rule("counts, compared with others", _COMPARED, _side_by_side, "integer"),
     Rule("numbers of pages", r"block_tables?|page_table", _page_numbers, "integer"),
     Rule("zero points", _ZERO_POINTS, _zero_points, "integer"),
     Rule("a bias", r"(.*_)?bias", _whole_bias, "integer"),

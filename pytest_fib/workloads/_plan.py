@@ -703,7 +703,7 @@ def _axis_order(
     split = (
         rule
         for rule in rules.values()
-        if isinstance(rule, kinds.Indptr | kinds.Lengths | kinds.Starts | kinds.Boolean)
+        if isinstance(rule, kinds.Split | kinds.Indptr | kinds.Boolean)
     )
     totals = {str(rule.total) for rule in split}
     capacities = (getattr(rule, of, None) for rule in rules.values() for of in ("below", "pages"))

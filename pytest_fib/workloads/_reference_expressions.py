@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -143,17 +143,33 @@ class Expressions:
 
     def assign_in_turn(self, target: ast.expr, iterated: ast.expr) -> None:
         """Note what the variables of a loop hold."""
-        match iterated:
-            case ast.Call(func=ast.Name(id="reversed"), args=[forwards]):
+        match iterated, target:
+            case ast.Call(func=ast.Name(id="reversed"), args=[forwards]), _:
                 iterated = forwards
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner]), ast.Tuple(
+                elts=[_, ast.Tuple() as rest]
+            ):
+                self.assign_in_turn(rest, inner)
+            case ast.Call(func=ast.Name(id="zip"), args=parts), ast.Tuple(elts=targets):
+                for one, part in zip(targets, parts, strict=False):
+                    self.assign_in_turn(one, part)
+                return
         first, last = target, target
         if isinstance(target, ast.Tuple):
             first, last = target.elts[0], target.elts[-1]
         self.assign(last, iterated)
+        self._drop_first(last)
         self._in_turn |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
         called = iterated.func if isinstance(iterated, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in ("range", "enumerate"):
             self._counters |= {first.id} if isinstance(first, ast.Name) else set()
+
+    def _drop_first(self, node: ast.expr) -> None:
+        """Leave out the first axis of what a variable holds, which is one row after another."""
+        held = self._variable(node.id) if isinstance(node, ast.Name) else Variable()
+        if isinstance(node, ast.Name) and held.source and held.source.axes:
+            row = Source(held.source.input, held.source.axes[1:])
+            self._variables[node.id] = replace(held, source=row, axes=None)
 
     @contextmanager
     def scalars_kept(self) -> Iterator[None]:
@@ -203,8 +219,19 @@ class Expressions:
                 return self.source(value)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SOME:
                 return self._some(value)
+        return self._source_in_python(node)
+
+    def _source_in_python(self, node: ast.expr | None) -> Source | None:
+        """The same of single numbers and lists."""
+        match node:
             case ast.Call(
                 func=ast.Name(id="int" | "float" | "enumerate" | "list"), args=[value, *_]
+            ):
+                return self._some(value)
+            case ast.Call(func=ast.Name(id="min"), args=[one, other]):  # of a length and a size
+                return self._some(one) or self._some(other)
+            case ast.BinOp(left=ast.List(), op=ast.Add(), right=value) | (
+                ast.BinOp(left=value, op=ast.Add(), right=ast.List())
             ):
                 return self._some(value)
         return None

@@ -44,6 +44,7 @@ COLLECTING = {"append", "extend"}
 _EITHER = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor, ast.MatMult)
 _THROUGH = (ast.UnaryOp, ast.Tuple, ast.List, ast.GeneratorExp, ast.ListComp)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_COUNTS = {"bincount", "one_hot"}
 _LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)  # a shift alone may halve a count
 
 
@@ -161,6 +162,8 @@ class _Follower(ast.NodeVisitor):
         # Some bits of any number are an index into a table of as many entries, made for that.
         if is_masked and isinstance(parent, ast.Subscript) and parent.slice is node:
             return not self._held(parent.value)
+        if is_masked and _is_counted(node, parent):
+            return True
         return _ends(node, parent, self._arguments)
 
     def _goes_on(self, node: ast.AST, parent: ast.AST) -> bool:
@@ -193,6 +196,16 @@ def _is_asked(parent: ast.AST) -> bool:
     match parent:
         case ast.Attribute(attr="bool") | ast.Call(func=ast.Attribute(attr="bool")):
             return True
+    return False
+
+
+def _is_counted(node: ast.AST, parent: ast.AST) -> bool:
+    """Whether an expression is counted in bins, as by ``torch.bincount(it, minlength=256)``."""
+    match parent:
+        case ast.Attribute(attr=name):
+            return name in _COUNTS
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
+            return name in _COUNTS and first is node
     return False
 
 

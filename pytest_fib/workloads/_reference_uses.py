@@ -57,9 +57,16 @@ EPSILON = 1e-3
 _LIMITS = {"clamp", "clamp_min", "clip", "maximum", "masked_fill", "nan_to_num"}
 #: Functions of numbers and of how many there may be, as an argument of that name.
 _CLASSES = {"one_hot": "num_classes", "bincount": "minlength"}
+#: Losses of logits, whose second dimension has the classes, and of classes.
+_LOSSES_OF_CLASSES = {"cross_entropy", "nll_loss"}
+#: Functions of so many of the elements along a dimension.
+_TAKES_SOME = {"topk", "kthvalue"}
+#: Functions of indices and a table.
+_TABLES = {"embedding", "embedding_bag"}
 #: Functions of at least one element; what mends their results of none.
 _OF_SOME = {"softmax", "log_softmax", "logsumexp", "mean", "amax", "amin", "max", "min", "argmax"}
-_OF_SOME |= {"argmin", "std", "var", "median", "topk", "scaled_dot_product_attention", *_QUOTIENTS}
+_OF_SOME |= {"argmin", "std", "var", "median", "topk", "kthvalue"}
+_OF_SOME |= {"scaled_dot_product_attention", *_QUOTIENTS}
 #: Infinities, and the large numbers that are written instead of them.
 _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
 _SUMS = {"norm", "sum", "vector_norm"}
@@ -140,6 +147,8 @@ class ReferenceUses:
     numbers: set[str] = field(default_factory=set)
     #: The value below 0 that integers are compared with: padding.
     pads: dict[str, int] = field(default_factory=dict)
+    #: The numbers that integers are asked whether they equal.
+    equals: dict[str, set[int]] = field(default_factory=dict)
     #: Integers that are used; and those that are not only moved or equated.
     seen: set[str] = field(default_factory=set)
     computed: set[str] = field(default_factory=set)
@@ -362,6 +371,17 @@ class _Reader(ast.NodeVisitor):
         for _ in range(2):  # what a turn ends with is what the next one begins with
             self.generic_visit(node)
 
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._comprehend(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._comprehend(node)
+
+    def _comprehend(self, node: ast.ListComp | ast.GeneratorExp) -> None:
+        for each in node.generators:
+            self._expressions.assign_in_turn(each.target, each.iter)
+        self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> None:
         """A scalar that is only replaced in some cases is what it was in others."""
         with self._expressions.scalars_kept():
@@ -423,9 +443,24 @@ class _Reader(ast.NodeVisitor):
         self._asks(node, name, arguments)
         self._reads_bits(node, name, arguments)
         self._rounds_or_mends(node, name, arguments)
+        self._counts_some(name, arguments, node.keywords)
+        self._picks_by(name, arguments)
+
+    def _counts_some(
+        self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]
+    ) -> None:
+        """Note numbers of which a function says how many there are, or that are so many."""
         if name in _CLASSES:
-            self._classes(name, arguments, node.keywords)
-        if name == "embedding" and len(arguments) == 2:
+            self._classes(name, arguments, keywords)
+        if name in _LOSSES_OF_CLASSES and len(arguments) > 1:
+            self._picks_from(arguments[0], 1, arguments[1])
+            self._ignored(arguments[1], keywords)
+        if name in _TAKES_SOME:
+            self._takes_some(arguments, keywords)
+
+    def _picks_by(self, name: str, arguments: list[ast.expr]) -> None:
+        """Note what a function looks up in a table, or along a dimension."""
+        if name in _TABLES and len(arguments) > 1:
             self._picks_from(arguments[1], 0, arguments[0])
         elif name in _PICKS and len(arguments) > 2:
             dim, index = (arguments[1 + place] for place in _PICKS[name])
@@ -575,11 +610,13 @@ class _Reader(ast.NodeVisitor):
     def _unscaled(self, node: ast.expr, depth: int = DEPTH) -> ast.expr:
         """What is multiplied or divided by a single number, as where gradients are unscaled.
 
-        What was infinite or NaN before is so afterwards.
+        What was infinite or NaN before is so afterwards; some of it may be left.
         """
         if not depth:
             return node
         match self._expressions.calculation(node) or node:
+            case ast.Subscript(value=value):
+                return self._unscaled(value, depth - 1)
             case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=right) if (
                 not self._expressions.has_tensor(right)
             ):
@@ -719,7 +756,9 @@ class _Reader(ast.NodeVisitor):
         match node:
             case ast.Subscript(value=value):
                 return self._is_kept_from_zero(value, depth)
-            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if (
+                attr in MOVES | TO_FLOATING
+            ):
                 return self._is_kept_from_zero(value, depth)
             case ast.BinOp(left=left, op=ast.Mult() | ast.Div(), right=ast.Constant()):
                 return self._is_kept_from_zero(left, depth)
@@ -747,6 +786,26 @@ class _Reader(ast.NodeVisitor):
         index = self._expressions.integer(arguments[0]) if arguments else None
         if index and given and (below := self._expressions.size(given[0])):
             self._uses.picks.setdefault(index, below)
+
+    def _ignored(self, classes: ast.expr, keywords: list[ast.keyword]) -> None:
+        """Note the class that a loss leaves out."""
+        name = self._expressions.integer(classes)
+        numbers = [constant(each.value) for each in keywords if each.arg == "ignore_index"]
+        for number in numbers if name else ():
+            if isinstance(number, int):
+                self._uses.equals.setdefault(str(name), set()).add(number)
+
+    def _takes_some(self, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
+        """Note how many of an axis are taken, as by ``x.topk(k, dim=-1)``."""
+        given = {each.arg: each.value for each in keywords}
+        count = [*arguments[1:2], *(given[key] for key in ("k",) if key in given)]
+        dim = [*arguments[2:3], *(given[key] for key in ("dim",) if key in given)]
+        number = constant(dim[0]) if dim else -1
+        name = self._expressions.integer(count[0]) if count else None
+        if name is None or not isinstance(number, int):
+            return
+        if axis := self._expressions.axis(arguments[0], number, name):
+            self._uses.lengths.setdefault(name, axis)
 
     def _converted(self, name: str, arguments: list[ast.expr]) -> None:
         """Note integers that become floating numbers; numbers are no indices."""
@@ -924,8 +983,10 @@ class _Reader(ast.NodeVisitor):
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         if name is None or not isinstance(number, int):
             return
-        if isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and number < 0:
-            self._uses.pads[name] = number
+        if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            self._uses.equals.setdefault(name, set()).add(number)
+            if number < 0:
+                self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
 
@@ -1075,6 +1136,8 @@ class _Reader(ast.NodeVisitor):
         if axis is None:
             axis, other = self._along(right), left
             excludes = isinstance(operation, ast.Gt | ast.LtE)
+        if isinstance(other, ast.UnaryOp) and isinstance(other.op, ast.USub):  # a distance
+            other, excludes = other.operand, False
         name = self._expressions.integer(other)
         if axis is not None:
             self._note_running(other, axis)

@@ -91,6 +91,11 @@ def _starts(tensor: torch.Tensor, rule: kinds.Starts, context: FillContext) -> N
     tensor.copy_(lengths.cumsum(0) - lengths)
 
 
+def _ends(tensor: torch.Tensor, rule: kinds.Ends, context: FillContext) -> None:
+    least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
+    tensor.copy_(_split(context.whole(rule.total), least, context).cumsum(0))
+
+
 def _split(total: int, least: torch.Tensor, context: FillContext) -> torch.Tensor:
     """Lengths that sum to a total, split as the workload's regime says."""
     return partition(total, least, context.regime.get("lengths", "random"), context.host_random)
@@ -473,6 +478,7 @@ FILLS: dict[str, Fill] = {
     "indptr": _indptr,
     "lengths": _lengths,
     "starts": _starts,
+    "ends": _ends,
     "last_page_len": _last_page_len,
     "indices": _indices,
     "permutation": _permutation,

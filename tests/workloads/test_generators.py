@@ -36,6 +36,7 @@ MADE = {
     "indptr": (["len"], {"total": "n", "allow_empty": False}, {}),
     "lengths": (["n"], {"total": "len * k", "allow_empty": False}, {}),
     "starts": (["n"], {"total": "len * k", "allow_empty": False}, {}),
+    "ends": (["n"], {"total": "len * k", "allow_empty": False}, {}),
     "last_page_len": (["n"], {"page_size": "size"}, {}),
     "indices": (["n", "few"], {"below": "k * 2", "pad": 99}, {}),
     "permutation": (["n"], {}, {}),
@@ -357,6 +358,14 @@ def test_starts_rise_from_zero_and_leave_something_for_the_last(lengths):
         ends = torch.cat([x[1:], torch.tensor([SIZES["len"] * AXES["k"]])])
         assert x[0] == 0
         assert (ends - x >= 1).all()  # since none may be empty
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_ends_rise_to_their_total_and_leave_something_for_the_first(lengths):
+    for seed in range(5):
+        x = made("ends", "int64", seed, lengths=lengths)["x"]
+        assert x[-1] == SIZES["len"] * AXES["k"]
+        assert (x.diff(prepend=torch.tensor([0])) >= 1).all()  # since none may be empty
 
 
 def test_last_pages_are_often_full_or_hold_one_or_as_many_as_a_tile():

@@ -382,9 +382,152 @@ def test_every_rule_decides_a_case(rule):
         _says("torch.searchsorted(which, x)"),
     }
     referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
+    referred |= {
+        _first_of(*case[:2], *case[3:]).inferred[_name_of(case)].by.says for case in BY_USE
+    }
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
     referred.add(plan(log_decay).inferred["log_decay"].by.says)
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
+
+
+def _first_of(inputs, body, *constraints):
+    """The plan of a kernel with these inputs and this reference."""
+    data = signature("op", "n m v=64 d=8", inputs, "y[m]:f32", *constraints)
+    arguments = ", ".join(data["inputs"])
+    data["reference"] = (
+        f"import torch\nF = torch.nn.functional\ndef run({arguments}):\n    {body}\n"
+    )
+    return plan(Definition.model_validate(data))
+
+
+def _name_of(case):
+    return re.match(r"\w+", case[0])[0]
+
+
+#: Inputs, what the reference does with the first of them, and how that is made.
+BY_USE = [
+    ("eps:f32 x[n]:f32", "return x.exp().clamp(1 - eps, 1.0 + eps)", "uniform, min 0.05, max 0.5"),
+    ("clip_eps:f32 x[n]:f32", "return x.clamp(max=1 + clip_eps)", "uniform, min 0.05, max 0.5"),
+    ("eps:f32 x[n]:f32", "return x.clamp(eps, 1 - eps).log()", "uniform, min 5e-07, max 2e-06"),
+    ("theta:f32 x[n]:f32", "return (theta ** -x).sin()", "uniform, min 10000.0, max 500000.0"),
+    ("theta:f32 x[n]:f32", "return x * theta", "uniform, min 0.0, max 2.0"),
+    ("scale:f32 x[n,v]:f32", "return (x * scale).logsumexp(-1)", "uniform, min 1.0, max 64.0"),
+    ("scale:f32 x[n,v]:f32", "return x * scale", "uniform, min 0.0, max 2.0"),
+    (
+        "inv_scale:f32 x[n]:f32",
+        "return x * inv_scale",
+        "uniform, min 1.52587890625e-05, max 1.0, ends True",
+    ),
+    (
+        "min_tokens[m]:i32 lens[m]:i32 x[m]:f32",
+        "return torch.where(lens < min_tokens, 0.0, x)",
+        "integers, min 0, max 16",
+    ),
+    (
+        "targets[n]:i64 x[n,v]:f32",
+        "return F.cross_entropy(x, targets, ignore_index=-1, reduction='none')",
+        "indices, sentinels [-1], below v, unique False",
+    ),
+    (
+        "targets[n]:i64 x[n,v]:f32",
+        "return F.nll_loss(F.log_softmax(x, -1), targets)",
+        "indices, below v, unique False",
+    ),
+    (
+        "labels[n]:u8 x[n,v]:f32",
+        "at = labels.long()\n    known = at != 255\n"
+        "    return x.gather(1, torch.where(known, at, 0)[:, None])",
+        "indices, sentinels [255], below v, unique False",
+    ),
+    ("k:i32 x[n,v]:f32", "return x.topk(int(k), dim=1)[0]", "integers, min 1, max v, ends True"),
+    ("k:i32 x[n,d]:f32", "return x.kthvalue(k).values", "integers, min 1, max d, ends True"),
+    (
+        "left:i32 x[n,n]:f32",
+        "at = torch.arange(x.shape[0])\n    rel = at[None] - at[:, None]\n"
+        "    return x.masked_fill(rel < -left, 0.0)",
+        "integers, min 0, max n - 1, ends True",
+    ),
+    (
+        "offs[v]:i32 x[n,d]:f32",
+        "o = offs.tolist()\n    return torch.stack([x[a:b].sum(0) for a, b in zip(o[:-1], o[1:])])",
+        "indptr, total n",
+    ),
+    (
+        "starts[m]:i32 x[n,d]:f32",
+        "o = starts.tolist() + [len(x)]\n"
+        "    rows = []\n"
+        "    for i, (a, b) in enumerate(zip(o[:-1], o[1:])):\n"
+        "        rows.append(x[a:b].sum(0))\n"
+        "    return torch.stack(rows)",
+        "starts, total n",
+    ),
+    (
+        "row_ends[m]:i32 x[n,d]:f32",
+        "first = 0\n    rows = []\n    for last in row_ends.tolist():\n"
+        "        rows.append(x[first:last].sum(0))\n        first = last\n"
+        "    return torch.stack(rows)",
+        "ends, total n",
+    ),
+    (
+        "bag_offsets[m]:i64 ids[n]:i64 table[v,d]:f32",
+        "return F.embedding_bag(ids, table, bag_offsets, mode='sum')",
+        "starts, total n",
+    ),
+    (
+        "sizes[m]:i32 x[m,v]:f32",
+        "return torch.stack([r[: min(int(k), 9)].sum() for r, k in zip(x, sizes)])",
+        "seq_lens, max v, allow_empty True",
+    ),
+    (
+        "seed:i64 x[n]:f32",
+        "low, high = seed & 0xFFFFFFFF, seed >> 32\n"
+        "    return torch.where((torch.arange(len(x)) * low ^ high) % 2 == 0, x, 0.0)",
+        f"integers, min 0, max {2**63 - 1}, ends True",
+    ),
+    (
+        "keys[n]:i32",
+        "return torch.bincount((keys >> 8) & 255, minlength=256)",
+        f"integers, min {-(2**31)}, max {2**31 - 1}",
+    ),
+    ("cut:i32 x[n]:f32", "return x.sort().values[cut : len(x) - cut]", "integers, min 0, max 4096",
+     "2 * cut < n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BY_USE, ids=lambda case: f"{_name_of(case)}: {case[2]}")
+def test_what_a_reference_does_with_an_input_says_what_that_is(case):
+    inputs, body, rule, *constraints = case
+    made = _first_of(inputs, body, *constraints)
+    assert str(made.rules[_name_of(case)]) == rule, made.unmade
+
+
+def test_a_sentinel_may_be_named_by_the_description_alone():
+    for described, sentinels in (
+        ("Each token's adapter, -1 for none.", [-1]),
+        ("Class, or -100 where it is ignored", [-100]),
+        ("Along dim -1", None),
+        ("In [-1.5, 2]", None),
+    ):
+        data = signature("op", "n v=64", "ids[n]:i32 x[n,v]:f32", "y[n]:f32")
+        data["inputs"]["ids"]["description"] = described
+        data["reference"] = (
+            "def run(ids, x):\n    return sum(x[:, i] * (ids == i) for i in range(x.shape[1]))\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
+
+
+def test_a_length_is_0_where_its_divisor_is_kept_from_that():
+    for divisor, may_be_empty in (
+        ("lens.clamp(min=1)[:, None].float()", True),
+        ("lens[:, None].float()", False),
+    ):
+        data = signature("op", "n t d=8", "lens[n]:i32 x[n,t]:f32", "y[n,t]:f32")
+        data["reference"] = (
+            "import torch\ndef run(lens, x):\n"
+            "    inside = torch.arange(x.shape[1]) < lens[:, None]\n"
+            f"    return torch.where(inside, x, 0.0).sum(1, keepdim=True) / {divisor}\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["lens"].allow_empty == may_be_empty
 
 
 LABELS_ASKED_FOR = "labels, of which the reference asks for some"
@@ -791,6 +934,7 @@ def test_numbers_from_a_start_on_that_count_are_around_these():
         ("torch.isfinite((x * table[:1]).sum())", set()),  # which of them?
         ("torch.isnan(x.softmax(-1).amax())", set()),
         ("(~torch.isfinite(x.float() / 2.5)).any()", {"-inf", "inf", "nan"}),
+        ("torch.isfinite((x.float() * 2.5)[1:]).all()", {"-inf", "inf", "nan"}),
         ("torch.isinf(0.5 * x)", {"-inf", "inf"}),
         ("torch.isinf(x * table[:1])", set()),
     ],
