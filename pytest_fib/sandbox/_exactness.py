@@ -161,7 +161,7 @@ def has_few_values(call: Operation) -> bool:
 
 def is_exact(call: Operation) -> bool:
     """Whether all partial sums fit into float32 in any order: they are on one grid."""
-    if call.name not in PRODUCTS | {"sum", "cumsum"}:
+    if call.name not in PRODUCTS | _ADDED_AT | {"sum", "cumsum"}:
         return False
     terms = [x for x in call.args if is_wide(x)]
     some = [x.flatten()[:TERMS_LOOKED_AT] for x in terms]
@@ -172,6 +172,10 @@ def _fits(call: Operation, terms: Sequence[torch.Tensor]) -> bool:
     """Whether partial sums of these elements, as many as the operation has, fit into float32."""
     grids = [_grid(x) for x in terms]
     most = [float(x.abs().max()) if x.numel() else 0.0 for x in terms]
+    if call.name in _ADDED_AT:
+        largest = most[0] + most[-1] * term_count(call)
+        adds = call.argument("alpha") in (None, 1) and call.argument("reduce") in (None, "sum")
+        return adds and bool(largest < min(grids) / ROUNDOFF)
     if call.name not in PRODUCTS:
         return bool(most[0] * call.args[0].numel() < grids[0] / ROUNDOFF)
     largest, grid = most[-1] * most[-2] * term_count(call), grids[-1] * grids[-2]

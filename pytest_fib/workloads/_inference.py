@@ -973,7 +973,7 @@ def _router_logits(subject: Subject) -> InputRule | None:
     It does if all its choices are sorts that are said to be stable.
     """
     reference = subject.definition.reference
-    choices = [word for word in re.findall(r"\w+", reference) if word in CHOICES]
+    choices = [word for word in re.findall(r"\.(\w+)", reference) if word in CHOICES]
     stable = re.findall(r"\bstable\s*=\s*True\b", reference)
     are_stable = {*choices} <= {"sort", "argsort"} and len(stable) >= len(choices)
     is_free = bool(subject.uses.calls) and are_stable  # of which no choice at all is one
@@ -981,7 +981,8 @@ def _router_logits(subject: Subject) -> InputRule | None:
     is_far = "softmax" in calls and not calls & {"sigmoid", "logsigmoid", "exp"}
     tensors = [spec for spec in subject.definition.inputs.values() if spec.dtype.is_floating]
     only_routes = all(spec is subject.spec or len(spec.shape or ()) < 2 for spec in tensors)
-    return None if is_free else kinds.RouterLogits(far=is_far, ties=only_routes)
+    is_low = "sigmoid" in calls and "softmax" not in calls
+    return None if is_free else kinds.RouterLogits(far=is_far, low=is_low, ties=only_routes)
 
 
 def _routing_bias(subject: Subject) -> InputRule | None:
@@ -1056,6 +1057,7 @@ _LOG_OF_A_DECAY = kinds.Uniform(min=-2.0, max=0.0)
 #: Functions that choose by values, of which equal ones leave a choice.
 CHOICES = {"topk", "argmax", "argsort", "sort", "max", "kthvalue", "multinomial"}
 
+_MOE = r"(moe|routing).*"
 _ATTENTION = r"(gqa|mla|dsa|gdn|attention).*"
 
 _STEPS = r"(?!num_)(.*_)?(steps?|iter(ation)?)"
@@ -1164,16 +1166,16 @@ RULES: tuple[Rule, ...] = (
         r"(topk|expert)_(weights|scores)",
         lambda s: kinds.Probabilities(),
         "floating",
-        "moe.*",
+        _MOE,
     ),
     Rule(
         "no ties",
         r"(router|routing|gating|gate)_(logits|output)",
         _router_logits,
         "floating",
-        "moe.*",
+        _MOE,
     ),
-    Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", "moe.*"),
+    Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", _MOE),
     Rule("up to the vocabulary", "top_k", _top_k, "integer"),
     Rule("in (0, 1]", "top_p", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
     Rule("in [0, 1]", _CUTOFFS, _of_rows(kinds.Uniform(ends=True)), "floating"),

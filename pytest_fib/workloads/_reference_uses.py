@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -258,9 +259,12 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
-        _Reader(dict(inputs), dict(outputs), uses, arguments).visit(run)
-        for name, values in _copied(run, dict(inputs), dict(outputs)).items():
-            uses.asked.setdefault(name, set()).update(values)
+        reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
+        reader.visit(run)
+        for name in reader.left_out():
+            uses.asked.setdefault(name, set()).add(nan)
+        for copied, values in _copied(run, dict(inputs), dict(outputs)).items():
+            uses.asked.setdefault(copied, set()).update(values)
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
         uses.scalars = uses_of_scalars(run, dict(inputs))
     return uses
@@ -326,6 +330,12 @@ class _Reader(ast.NodeVisitor):
         self._inputs, self._outputs, self._uses = inputs, outputs, uses
         self._expressions = Expressions(inputs, outputs, arguments)
         self._parents: dict[ast.AST, ast.AST] = {}
+        #: The branches around, of those that scalars decide: which of the two; and those around
+        #: everything that is calculated of each floating tensor.
+        self._decided: dict[int, int] = {}
+        self._around: dict[str, dict[int, int]] = {}
+        #: How often each variable is assigned.
+        self._stores = Counter[str]()
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
@@ -385,7 +395,23 @@ class _Reader(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         """A scalar that is only replaced in some cases is what it was in others."""
         with self._expressions.scalars_kept():
-            self.generic_visit(node)
+            self._branch(node, node.body, node.orelse)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._branch(node, [node.body], [node.orelse])
+
+    def _branch(self, node: ast.If | ast.IfExp, *cases: Sequence[ast.AST]) -> None:
+        """Visit what is done in either case, of those that scalars alone decide."""
+        self.visit(node.test)
+        names = [each for each in ast.walk(node.test) if isinstance(each, ast.Name)]
+        is_decided = bool(self._scalars(names)) and not self._expressions.has_tensor(node.test)
+        outer = self._decided
+        for number, case in enumerate(cases):
+            self._decided = {**outer, id(node): number} if is_decided else outer
+            for each in case:
+                self.visit(each)
+        ends = isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return)
+        self._decided = {**outer, id(node): 1} if is_decided and ends else outer
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.generic_visit(node)
@@ -1192,7 +1218,19 @@ class _Reader(ast.NodeVisitor):
             self._parents[child] = node
         super().visit(node)
 
+    def left_out(self) -> set[str]:
+        """The floating tensors like an output of which all is done in one of two branches.
+
+        As what is added to is where ``beta`` is 0, or where it is written for the first time.
+        """
+        shapes = [spec.shape for spec in self._outputs.values() if spec.dtype.is_floating]
+        return {name for name, at in self._around.items() if at and self._is_like(name, shapes)}
+
+    def _is_like(self, name: str, shapes: Sequence[tuple[str, ...] | None]) -> bool:
+        return self._inputs[name].shape in shapes
+
     def visit_Name(self, node: ast.Name) -> None:
+        self._note_around(node)
         if name := self._expressions.integer(node):
             self._uses.seen.add(name)
             if not self._moves(node):
@@ -1215,6 +1253,30 @@ class _Reader(ast.NodeVisitor):
                 )
             )
         )
+
+    def _note_around(self, node: ast.Name) -> None:
+        """Note the branches around a calculation; none where a variable is something else later."""
+        if isinstance(node.ctx, ast.Store):
+            self._stores[node.id] += 1
+            return
+        parent = self._parents[node]
+        if isinstance(parent, ast.Attribute) and parent.attr in SHAPES:
+            return
+        for tensor in self._expressions.floats(node) if not self._is_renamed(node) else ():
+            around = self._around.setdefault(tensor, {**self._decided})
+            self._around[tensor] = {
+                each: case
+                for each, case in around.items()
+                if self._decided.get(each) == case and self._stores[node.id] < 2
+            }
+
+    def _is_renamed(self, node: ast.AST) -> bool:
+        """Whether elements are only given another name, as by ``y = y.float()``."""
+        parent = self._parents[node]
+        while isinstance(parent, ast.Attribute | ast.Call) and not isinstance(node, ast.Call):
+            node, parent = parent, self._parents[parent]
+        is_source = isinstance(node, ast.expr) and self._expressions.source(node) is not None
+        return isinstance(parent, ast.Assign) and parent.value is node and is_source
 
     def _moves(self, node: ast.AST) -> bool:
         """Whether elements are only moved from where they are named to where they are kept."""

@@ -601,6 +601,11 @@ def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: Fill
         last = step * (ranks.shape[-1] - 1)
         above = FAR_LOGIT if context.turn < TURNS // 2 else -FAR_LOGIT - last
         tensor.copy_(ranks * step + above)
+    elif rule.low and context.turn % 8 == FAR_TURN:
+        n = ranks.shape[-1]
+        tensor.copy_(ranks * max(LOW_SPAN / n, LOW_STEP if few_bits else 0.0) + LOW_LOGIT)
+        every_other = tensor.reshape(-1, n)[1::2]
+        every_other[ranks.reshape(-1, n)[1::2] == n - 1] = FAR_LOGIT
     else:
         tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranks, context))
     if rule.ties and context.turn % 8 == TIES_TURN:
@@ -656,6 +661,8 @@ LEAST_POWERS, SHARE_OF_POWERS = 1 << 20, 1 / 16
 #: How far from 0 logits are that exponentials overflow of, or underflow; their steps in float32;
 #: and the turns of eight in which they are so far, and in which those of some rows are equal.
 FAR_LOGIT, FAR_STEP, FAR_TURN, TIES_TURN = 128.0, 0.25, 5, 1
+#: Sigmoids of the least are 8e-7; how far the largest is above, of 16 bits in such steps.
+LOW_LOGIT, LOW_SPAN, LOW_STEP = -14.0, 3.0, 0.0625
 #: Integers that may be lengths have so many bytes, at least.
 LENGTH_BYTES = 4
 #: The most that small integers are, in turn.

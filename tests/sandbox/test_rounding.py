@@ -46,6 +46,9 @@ def decides_nothing(run, *inputs):
         lambda x: (x * 4).round().sum(-1) > 3,
         lambda x: ((x > 0).float() @ (x > 1).float().T) > 5,
         lambda x: x * 0.1,
+        lambda x: torch.zeros(9, 64).index_add(0, torch.arange(8) % 3, (x > 0).float()) > 1,
+        lambda x: torch.zeros(9, 64).index_add_(0, torch.arange(8) % 3, (x > 0).float()) > 1,
+        lambda x: torch.zeros(64).scatter_add_(0, (x[0] > 0).long(), (x[1] > 0).float()) > 1,
     ],
 )
 def test_what_float32_computes_exactly_has_one_result(run):
@@ -821,6 +824,33 @@ def test_the_inputs_are_not_changed():
     before = x.clone()
     leaning(lambda x: x.div_(3).mul_(7).round_(), x, own=True)
     assert x.equal(before)
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda x, at: x.new_zeros(4).index_add(0, at, x),
+        lambda x, at: x.new_zeros(4).index_add(0, at, x, alpha=0.1),
+        lambda x, at: x.new_zeros(4).scatter_add_(0, at, x * 1.1),
+        lambda x, at: x.new_zeros(4).scatter_reduce(0, at, x * 1.1, "sum"),
+        lambda x, at: x.new_zeros(4).scatter_reduce(0, at, x.round(), "mean"),
+    ],
+)
+def test_a_sum_at_places_is_exact_only_if_all_of_its_terms_are_on_a_grid(add):
+    x, at = torch.ones(300), torch.arange(300) % 3
+    x[7] = 4 / 3
+    assert not torch.equal(run_widened(add, [x, at], moved=1), run_widened(add, [x, at]))
+
+
+def test_gelu_loses_what_a_sum_of_one_and_its_error_function_does():
+    """That is all of it far below 0; float32 holds 3e-8 of the sum at -4, which is 6e-5."""
+    x = torch.tensor([-6.0, -4.0, -1.0, 1.0])
+    moved = [run_widened(torch.nn.functional.gelu, [x], moved=seed) for seed in range(1, 20)]
+    exact = run_widened(torch.nn.functional.gelu, [x])
+    apart = torch.stack([(each - exact).abs() / exact.abs() for each in moved]).amax(0)
+    assert apart[0] > 0.5
+    assert 1e-3 < apart[1] < 1e-2
+    assert (apart[2:] < 4e-6).all()
 
 
 def test_a_sum_is_exact_only_if_all_of_its_terms_are_on_a_grid():

@@ -112,6 +112,21 @@ def test_logits_that_are_far_are_beyond_what_exponentials_hold(define, dtype, ex
     assert sum(bool((x.abs() > 64).any()) for x in drawn) == (TURNS // 8 if may_be else 0)
 
 
+@pytest.mark.parametrize(("dtype", "experts"), [("float32", 512), ("bfloat16", 32)])
+def test_logits_that_are_low_have_sigmoids_as_small_as_an_epsilon(define, dtype, experts):
+    definition = define(
+        axes={"tokens": "var", "experts": experts},
+        inputs={"logits": {"shape": ["tokens", "experts"], "dtype": dtype}},
+        rules={"logits": {"kind": "router_logits", "low": True}},
+    )
+    drawn = [made(definition, {"tokens": 9}, seed)["logits"].float() for seed in range(TURNS)]
+    low = [x for x in drawn if bool((x[::2] < -10).all())]
+    assert len(low) == TURNS // 8
+    assert all(x[0].sigmoid().topk(8).values.sum() < 2e-4 for x in low)
+    assert all((x == 128).sum(-1).tolist() == [0, 1] * 4 + [0] for x in low)
+    assert all(bool((x.sort(-1).values.diff() > 0).all()) for x in drawn)
+
+
 def test_logits_of_some_rows_are_equal_with_ties_alone(define):
     inputs = {"logits": {"shape": ["tokens", "experts"], "dtype": "float32"}}
     for ties in (False, True):

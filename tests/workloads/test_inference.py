@@ -501,6 +501,35 @@ def test_what_a_reference_does_with_an_input_says_what_that_is(case):
     assert str(made.rules[_name_of(case)]) == rule, made.unmade
 
 
+#: What becomes of ``x[m]`` and of ``old[m]``, and whether that may be NaN.
+LEFT_OUT = [
+    (
+        "out = x * 2\nif beta != 0:\n    out = out + beta * old.float()\nreturn out.to(old.dtype)",
+        True,
+    ),
+    ("return x if first else x + old", True),
+    ("if first:\n    return x * 2\nreturn x * 2 + old", True),
+    ("y = old.float()\nif beta == 0:\n    return x\nreturn x + y", True),
+    ("y = old.float()\nif first:\n    y = -y\nreturn x + y", False),
+    ("return x + old if first else x - old", False),
+    ("total = old.sum()\nreturn x if first else x + old", False),
+    ("return x if len(x) > 3 else x + old", False),
+    ("return x if beta == 0 else x + scales", False),  # no more than a factor for all
+]
+
+
+@pytest.mark.parametrize(("lines", "may_be"), LEFT_OUT)
+def test_what_is_left_out_where_a_scalar_says_so_may_be_nan(lines, may_be):
+    data = signature(
+        "op", "m d=8", "x[m]:f32 old[m]:f32 scales[d]:f32 beta:f32 first:bool", "y[m]:f32"
+    )
+    body = "".join(f"    {line}\n" for line in lines.splitlines())
+    data["reference"] = f"import torch\ndef run(x, old, scales, beta, first):\n{body}"
+    asked = plan(Definition.model_validate(data)).uses.asked
+    assert ({str(each) for each in asked.get("old", ())} == {"nan"}) == may_be
+    assert not asked.get("scales")
+
+
 def test_a_sentinel_may_be_named_by_the_description_alone():
     for described, sentinels in (
         ("Each token's adapter, -1 for none.", [-1]),
@@ -1178,6 +1207,7 @@ def test_logits_of_routers_may_be_far_or_tie_where_that_decides_nothing_else(
     given["reference"] = f"def run({names}):\n    return ({reads}).topk(8).indices\n"
     rule = plan(Definition.model_validate(given)).rules["router_logits"]
     assert (rule.kind, rule.far, rule.ties) == ("router_logits", far, ties)
+    assert rule.low == ("softmax" not in reads)
 
 
 def test_a_momentum_of_nesterov_is_not_0():
