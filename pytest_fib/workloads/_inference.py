@@ -37,6 +37,8 @@ STEPS = 100_000
 FEW = 16
 #: Parts that an average is of, such as microbatches.
 FEW_PARTS = 64
+#: By how many bits numbers are shifted where nothing says how many these have.
+MOST_SHIFT = 15
 #: How many labels there are where the reference asks for some by number, besides these.
 FEW_LABELS = 4
 #: Shares of all probabilities, by which samplers choose tokens.
@@ -559,11 +561,13 @@ def _any_number(subject: Subject) -> InputRule:
 def _whole_divisor(subject: Subject) -> InputRule | None:
     """Not zero, unless the reference looks for that."""
     uses, name = subject.uses, subject.name
-    if name not in uses.whole_divisors & uses.numbers or 0 in uses.limits.get(name, ()):
+    divisors = uses.whole_divisors | uses.clamped_divisors
+    if name not in divisors & uses.numbers or 0 in uses.limits.get(name, ()):
         return None
+    least = 1 if name in uses.whole_divisors else 0
     most = min(int(subject.spec.dtype.ends[1]), POSITIONS)
-    subject.doubts.append(f"from 1 to {most}")
-    return kinds.Integers(min=1, max=most)
+    subject.doubts.append(f"from {least} to {most}")
+    return kinds.Integers(min=least, max=most)
 
 
 def _scalar_divisor(subject: Subject) -> InputRule | None:
@@ -711,15 +715,19 @@ def _lengths(subject: Subject) -> InputRule | None:
 
 
 def _compared(subject: Subject) -> InputRule | None:
-    """A number that elements of another input are compared with: one that these may be, or -1."""
+    """A number that elements of another input are compared with: one that these may be.
+
+    Or -1, where that is whether they are equal.
+    """
     for other, _, _ in sorted(subject.uses.edges.get(subject.name, ()), key=str):
         spec = subject.definition.inputs[other]
         if spec.is_scalar:  # which may be compared with this one
             continue
         rule = _rule_of(other, subject)
         if isinstance(rule, kinds.Indices | kinds.Positions):
-            subject.doubts.append(f"as {other}, or -1")
-            return kinds.Integers(min=-1, max=f"{rule.below} - 1", ends=True)
+            subject.doubts.append(f"as {other}")
+            least = -1 if subject.name in subject.uses.equated else 0  # as many are taken, or none
+            return kinds.Integers(min=least, max=f"{rule.below} - 1", ends=True)
     return None
 
 
@@ -732,6 +740,34 @@ def _side_by_side(subject: Subject) -> InputRule | None:
         return None
     subject.doubts.append(f"from 0 to {FEW}")
     return kinds.Integers(min=0, max=FEW) if beside else None
+
+
+def _shift(subject: Subject) -> InputRule | None:
+    """How many bits, of the least that are there."""
+    if subject.name not in subject.uses.shifts:
+        return None
+    subject.doubts.append(f"from 0 to {MOST_SHIFT}")
+    return kinds.Integers(min=0, max=MOST_SHIFT, ends=True)
+
+
+def _switch(subject: Subject) -> InputRule | None:
+    """A number of which only is asked whether it is true."""
+    is_switch = subject.name in subject.uses.seen - subject.uses.more_than_true
+    return kinds.Integers(min=0, max=1) if is_switch else None
+
+
+def _begin(subject: Subject) -> InputRule | None:
+    """Where elements are cut out, or put, of which there are so many: none is past the end."""
+    found = subject.uses.begins.get(subject.name)
+    if found is None:
+        return None
+    axis, size = found
+    return kinds.Integers(min=0, max=f"{axis} - {size}", ends=True)
+
+
+def _norm(subject: Subject) -> InputRule:
+    """Norms, and what these may be at most."""
+    return kinds.Uniform(min=0.0, max=4.0)
 
 
 def _window(subject: Subject) -> InputRule | None:
@@ -816,6 +852,8 @@ def _divisor(subject: Subject) -> InputRule | None:
     uses, shape = subject.uses, subject.spec.shape or ()
     if subject.name not in uses.divisors - uses.limited:
         return None
+    if subject.name in uses.shares_of_one:  # as what is left of a signal
+        return kinds.Uniform(min=LEAST_THRESHOLD, max=BELOW_ONE)
     most = max(len(spec.shape or ()) for spec in subject.definition.inputs.values())
     return kinds.Scales(min=0.25, max=4.0, signed=len(shape) == most > 0)
 
@@ -1065,7 +1103,7 @@ _INTERVAL = r"(.*_)?(every|interval|period|freq(uency)?)(_.*)?"
 _COUNTS = r"(.*_)?(counts?|occurrences)"
 #: Whole numbers that outputs are rounded to.
 _NARROW = (DType.INT8, DType.UINT8, DType.INT16)
-_FLAGS = r"(is|has|do|use|skip)_.*|(.*_)?(dones?|terminated|truncated|flags?|valid|alive|active)"
+_FLAGS = r"(is|has|do|no|use|skip)_.*|(.*_)?(dones?|terminated|truncated|flags?|valid|alive|active)"
 _FLAGS += r"|(.*_)?(resets?|h?flip)"
 _PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
 _MASK = r"(.*_)?mask(_.*)?"
@@ -1093,7 +1131,7 @@ _BOUND = r"(.*_)?(ub|upper_bound)"
 _INVERSE = r"inv_((loss|grad)_)?scale|(loss|grad)_scale_inv"
 _COMPARED = r"(.*_)?(lens?|lengths?|tokens|counts?|steps|generated)|(num|min|max)_.*"
 _EPSILON = r"(.*_)?eps(ilon)?"
-_SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?"
+_SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?|[abkqvwx]_s"
 
 #: The table. In each group, what is particular comes before what is general.
 RULES: tuple[Rule, ...] = (
@@ -1129,6 +1167,9 @@ RULES: tuple[Rule, ...] = (
     Rule("a zero point", _ZERO_POINTS, _zero_points, "integer", scalar=True),
     Rule("where numbers start that count", ".*", _beside_start, "integer", scalar=True),
     Rule("a number that others are compared with", ".*", _compared, "integer", scalar=True),
+    Rule("where so many begin", ".*", _begin, "integer", scalar=True),
+    Rule("by how many bits others are shifted", ".*", _shift, "integer", scalar=True),
+    Rule("a switch", ".*", _switch, "integer", scalar=True),
     Rule("what a constraint ties to axes", ".*", _tied, "integer", scalar=True),
     Rule("a divisor, which is not 0", ".*", _scalar_divisor, "integer", scalar=True),
     Rule("a number that the reference puts into an output", ".*", _put, "integer", scalar=True),
@@ -1138,7 +1179,7 @@ RULES: tuple[Rule, ...] = (
         "of either sign", rf"(.*_)?(offset|shift|bias|{_FILLED})", _signed, "floating", scalar=True
     ),
     Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
-    Rule("around 1", r"(inv_)?temp(erature)?", _temperature, "floating", scalar=True),
+    Rule("around 1", r"(.*_)?temp(erature)?", _temperature, "floating", scalar=True),
     Rule("a scale of logits", "(logit_)?scale", _logit_scale, "floating", scalar=True),
     Rule("the inverse of a scale", _INVERSE, _inverse_scale, "floating", scalar=True),
     Rule("some factor", ".*", _some_factor, "floating", scalar=True),
@@ -1189,6 +1230,7 @@ RULES: tuple[Rule, ...] = (
     Rule("fp8 pages and scales", r".*index.*cache.*fp8", lambda s: kinds.Fp8Pages(), "bytes"),
     Rule("a bound", _BOUND, _of_one(kinds.Uniform(min=0.5, max=24.0)), "floating"),
     Rule("positive scales", _SCALE, _factors, "floating"),
+    Rule("norms", r"(.*_)?norms?", _of_each_row(_norm), "floating"),
     Rule("pairs of e2m1", ".*", lambda s: kinds.Fp4(), "fp4"),
     Rule("pairs of e2m1 by an axis", ".*", _packed, "bytes"),
     # Recurrent state.
@@ -1202,8 +1244,10 @@ RULES: tuple[Rule, ...] = (
     # By what the reference does with it.
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
     Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
+    Rule("where so many begin", ".*", _begin, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
+    Rule("by how many bits others are shifted", ".*", _shift, "integer"),
     Rule("sorted, as the reference searches in it", ".*", _searched, "not packed"),
     Rule("flags", ".*", _flags, "integer"),
     Rule("a divisor, which is not 0", ".*", _whole_divisor, "integer"),

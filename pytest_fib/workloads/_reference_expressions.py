@@ -192,6 +192,10 @@ class Expressions:
         variable = self._variable(node.id)
         return variable.value if variable.source is None else None
 
+    def value_of(self, node: ast.expr) -> ast.expr | None:
+        """What a variable was calculated by, also if it holds an input's elements."""
+        return self._variable(node.id).value if isinstance(node, ast.Name) else None
+
     def _variable(self, name: str) -> Variable:
         return self._variables.get(name, Variable())
 
@@ -422,6 +426,11 @@ class Expressions:
         axes = {shape[dim] for shape in outputs if -len(shape) <= dim < len(shape)}
         axis = axes.pop() if len(axes) == 1 else None
         return None if axis in (self._inputs[index].shape or ()) else axis
+
+    def is_calculated(self, tensor: ast.expr) -> bool:
+        """Whether a tensor is calculated of others, so that it need not have an output's axes."""
+        value = self.value_of(tensor) or tensor
+        return self._axes(tensor) is None and isinstance(value, ast.BinOp)
 
     def _axes(self, node: ast.expr) -> Axes | None:
         """The axes of a tensor that is an input, some of it, or calculated from inputs."""

@@ -120,6 +120,13 @@ class ReferenceUses:
     behind: dict[str, tuple[str, int]] = field(default_factory=dict)
     #: Indices of places that elements are put at all at once: two in one place are in no order.
     placed: set[str] = field(default_factory=set)
+    #: Where as many elements of an axis begin as a number, or the size of another, says.
+    begins: dict[str, tuple[str, str | int]] = field(default_factory=dict)
+    #: Integers by which others are shifted; those of which only is asked whether they are true.
+    shifts: set[str] = field(default_factory=set)
+    more_than_true: set[str] = field(default_factory=set)
+    #: Floating tensors that are subtracted from 1 under a root or in a logarithm.
+    shares_of_one: set[str] = field(default_factory=set)
     #: Offsets at which an axis is cut into sequences.
     cuts: dict[str, str] = field(default_factory=dict)
     #: Lengths along an axis.
@@ -169,8 +176,9 @@ class ReferenceUses:
     raised: dict[str, bool] = field(default_factory=dict)
     #: Floating tensors that are divided by.
     divisors: set[str] = field(default_factory=set)
-    #: Integers that are divided by.
+    #: Integers that are divided by; and those of which a least is.
     whole_divisors: set[str] = field(default_factory=set)
+    clamped_divisors: set[str] = field(default_factory=set)
     #: Floating tensors that are compared with something, or clamped; and those with a most.
     limited: set[str] = field(default_factory=set)
     clamped: set[str] = field(default_factory=set)
@@ -261,6 +269,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         arguments = [each.arg for each in run.args.args]
         reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
         reader.visit(run)
+        uses.picks = {**reader.guessed, **uses.picks}
         for name in reader.left_out():
             uses.asked.setdefault(name, set()).add(nan)
         for copied, values in _copied(run, dict(inputs), dict(outputs)).items():
@@ -334,6 +343,8 @@ class _Reader(ast.NodeVisitor):
         #: everything that is calculated of each floating tensor.
         self._decided: dict[int, int] = {}
         self._around: dict[str, dict[int, int]] = {}
+        #: Axes that indices may be along, if nothing says that they are along others.
+        self.guessed: dict[str, str | int] = {}
         #: How often each variable is assigned.
         self._stores = Counter[str]()
 
@@ -429,10 +440,26 @@ class _Reader(ast.NodeVisitor):
                 self._expressions.integer(part.upper),
             )
             self._uses.sliced |= {each for each in (first, last) if each}
+            if first is not None:
+                self._note_room(node.value, dim, first, part)
             if last is not None and (first == last or self._ends_at(part)):
                 noted = self._uses.cuts if first else self._uses.lengths
                 if axis := self._expressions.axis(node.value, dim, last):
                     noted.setdefault(last, axis)
+
+    def _note_room(self, tensor: ast.expr, dim: int, first: str, part: ast.Slice) -> None:
+        """Note where so many begin as another size says, as in ``cache[b, n : n + new]``."""
+        upper = self._expressions.calculation(part.upper) or part.upper
+        match upper:
+            case ast.BinOp(left=begin, op=ast.Add(), right=size) if (
+                self._expressions.integer(begin) == first
+            ):
+                axis, more = (
+                    self._expressions.axis(tensor, dim, first),
+                    self._expressions.size(size),
+                )
+                if axis is not None and more is not None:
+                    self._uses.begins.setdefault(first, (axis, more))
 
     def _ends_at(self, part: ast.Slice) -> bool:
         """Whether the upper end is a length: elements are counted from the first, or back from it.
@@ -752,6 +779,7 @@ class _Reader(ast.NodeVisitor):
             case ast.BinOp(left=left, right=right, op=ast.Add()):
                 return left, right
             case ast.BinOp(left=ast.Constant(), right=part, op=ast.Sub()):
+                self._uses.shares_of_one |= self._expressions.floats(part)
                 return (part,)  # 1 less what is between 0 and 1
             case ast.BinOp(op=ast.Mult() | ast.Div()):
                 return self._signed_factors(node)
@@ -804,7 +832,18 @@ class _Reader(ast.NodeVisitor):
             case _:
                 self._uses.divisors |= self._expressions.floats(node)
                 if name := self._expressions.integer(node):
-                    self._uses.whole_divisors.add(name)
+                    uses, is_clamped = self._uses, self._is_clamped(node)
+                    (uses.clamped_divisors if is_clamped else uses.whole_divisors).add(name)
+
+    def _is_clamped(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether the least of a divisor's elements is limited, wherever that is calculated."""
+        match node:
+            case ast.Subscript(value=value):
+                return self._is_clamped(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return attr in _CLAMPS_BELOW or self._is_clamped(value, depth)
+        held = self._expressions.value_of(node) if depth else None
+        return held is not None and self._is_clamped(held, depth - 1)
 
     def _classes(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note numbers below how many there are."""
@@ -857,14 +896,28 @@ class _Reader(ast.NodeVisitor):
                 return
         name = self._expressions.integer(index)
         if name is None:
+            self._picks_in_range(tensor, dim, index)
             self._picks_behind(tensor, dim, index)
             return
         made = self._expressions.size_of_made(tensor, dim)
         axis, more = made or (self._expressions.axis(tensor, dim, name), None)
         if axis is not None:
-            self._uses.picks.setdefault(name, axis)
+            is_guess = not made and self._expressions.is_calculated(tensor)
+            (self.guessed if is_guess else self._uses.picks).setdefault(name, axis)
         if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
+
+    def _picks_in_range(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
+        """Note where a range ends whose numbers are indices: lengths, or the offsets of a part."""
+        match self._expressions.calculation(index):
+            case ast.Call(func=ast.Name(id="range"), args=[*first, end]) if len(first) < 2:
+                begin = self._expressions.integer(first[0]) if first else None
+                name = self._expressions.integer(end)
+                axis = None if name is None else self._expressions.axis(tensor, dim, name)
+                is_length = not first or constant(first[0]) == 0
+                if name is not None and axis is not None and (is_length or begin == name):
+                    noted = self._uses.lengths if is_length else self._uses.cuts
+                    noted.setdefault(name, axis)
 
     def _picks_behind(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         """Note an index that is added to, as the 1 in ``indptr[i + 1]``."""
@@ -898,6 +951,9 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         if isinstance(node.op, ast.RShift) and (name := self._expressions.integer(node.left)):
             self._uses.shifted.add(name)
+        if isinstance(node.op, ast.RShift | ast.LShift):
+            by = self._expressions.integer(node.right)
+            self._uses.shifts |= {by} if by else set()
         if isinstance(node.op, ast.Pow) and isinstance(constant(node.right), float):
             self._not_negative(node.left)
         if isinstance(node.op, ast.Pow) and not self._expressions.has_tensor(node.left):
@@ -1233,13 +1289,28 @@ class _Reader(ast.NodeVisitor):
         self._note_around(node)
         if name := self._expressions.integer(node):
             self._uses.seen.add(name)
+            self._uses.more_than_true |= set() if self._is_condition(node) else {name}
             if not self._moves(node):
                 self._uses.computed.add(name)
                 self._uses.beyond_equality |= set() if self._is_asked_for(node) else {name}
 
+    def _is_condition(self, node: ast.AST) -> bool:
+        """Whether it is only asked whether a number is true."""
+        parent = self._parents[node]
+        match parent:
+            case ast.Call(func=ast.Name(id="int" | "bool")):
+                return self._is_condition(parent)
+            case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
+                return self._is_condition(parent)
+            case ast.If(test=test) | ast.IfExp(test=test):
+                return test is node
+        return False
+
     def _is_asked_for(self, node: ast.AST) -> bool:
         """Whether elements are only asked whether they equal a number, or are below 0."""
         parent = self._parents[node]
+        if isinstance(parent, ast.Subscript) and parent.value is node:
+            return self._is_asked_for(parent)
         return (
             isinstance(parent, ast.Compare)
             and parent.left is node
@@ -1303,7 +1374,8 @@ class _Reader(ast.NodeVisitor):
         is_called = isinstance(call, ast.Call) and call.func is method
         if method.attr == "view" and views_bits(call):
             return False
-        return method.attr.removesuffix("_") in MOVES and self._moves(call if is_called else method)
+        moves = method.attr.removesuffix("_") in MOVES | _MASKED.keys()
+        return moves and self._moves(call if is_called else method)
 
     def _is_kept(self, node: ast.AST) -> bool:
         """Whether it is put into a tensor, or gets a name under which it is known."""

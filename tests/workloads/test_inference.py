@@ -489,6 +489,58 @@ BY_USE = [
         "return torch.bincount((keys >> 8) & 255, minlength=256)",
         f"integers, min {-(2**31)}, max {2**31 - 1}",
     ),
+    (
+        "n_rows[m]:i32 x[m,v]:f32",
+        "out = []\n    for b, n in enumerate(n_rows.tolist()):\n"
+        "        out.append(sum(x[b, i] for i in range(n)))\n    return torch.stack(out)",
+        "seq_lens, max v, allow_empty True",
+    ),
+    (
+        "ptr[v]:i32 x[n,d]:f32",
+        "out, at = [], ptr.tolist()\n    for r in range(len(at) - 1):\n"
+        "        out.append(sum(x[i] for i in range(at[r], at[r + 1])))\n"
+        "    return torch.stack(out)",
+        "indptr, total n",
+    ),
+    (
+        "used[m]:i32 cache[m,v,d]:f32 new[m,d,d]:f32",
+        "out, q = cache.clone(), new.shape[1]\n    for b, n in enumerate(used.tolist()):\n"
+        "        out[b, n : n + q] = new[b]\n    return out.sum((1, 2))",
+        "integers, min 0, max v - d, ends True",
+    ),
+    ("by:i32 x[n]:i32", "return x >> by", "integers, min 0, max 15, ends True"),
+    ("by[n]:i64 x[n]:i32", "return (x + 1) >> by.int()", "integers, min 0, max 15, ends True"),
+    ("flip:i32 x[n]:f32", "return x.flip(0) if not flip else x", "integers, min 0, max 1"),
+    ("no_decay[n]:u8 x[n]:f32", "return torch.where(no_decay != 0, x, x / 2)", "boolean"),
+    (
+        "kind[n]:u8 at[m]:i64 x[m]:f32",
+        "return torch.where(kind[at.clamp(0, 3)] == 1, x, x / 2)",
+        "boolean",
+    ),
+    ("a_s[n]:f32 x[n]:f32", "return a_s * x", "scales, min 0.00390625, max 0.125"),
+    ("grad_norm[n]:f32 x[n]:f32", "return x / (grad_norm + 1)", "uniform, min 0.0, max 4.0"),
+    ("kd_temperature:f32 x[n]:f32", "return x / kd_temperature", "uniform, min 0.5, max 2.0"),
+    (
+        "alphas[n]:f32 x[n]:f32",
+        "return (x - (1 - alphas).sqrt()) / alphas",
+        "uniform, min 0.0625, max 0.99609375",
+    ),
+    (
+        "sizes[n]:i64 x[n]:f32",
+        "return x / sizes.clamp(min=1).float()",
+        "integers, min 0, max 8192",
+    ),
+    (
+        "ids[n]:i64 x[n]:f32",
+        "known = torch.isin(ids, torch.tensor([1, 2]))\n    return ids.masked_fill(known, -100)",
+        f"integers, min {-(2**63)}, max {2**63 - 1}",
+    ),
+    (
+        "group[n]:i32 z[n]:i32 scales[v,d]:f32 x[m,d]:f32",
+        "zeros = (z.view(-1, 2) >> 4) & 15\n    g = group.long()\n"
+        "    return x * ((zeros[g] + 1) * scales[g]).sum()",
+        "indices, below v, unique False",
+    ),
     ("cut:i32 x[n]:f32", "return x.sort().values[cut : len(x) - cut]", "integers, min 0, max 4096",
      "2 * cut < n"),
 ]  # fmt: skip
@@ -528,6 +580,16 @@ def test_what_is_left_out_where_a_scalar_says_so_may_be_nan(lines, may_be):
     asked = plan(Definition.model_validate(data)).uses.asked
     assert ({str(each) for each in asked.get("old", ())} == {"nan"}) == may_be
     assert not asked.get("scales")
+
+
+def test_a_number_that_is_subtracted_is_not_minus_1():
+    data = signature("op", "n v=64", "stride:i32 t[n]:i64 table[v]:f32", "y[n]:f32")
+    data["reference"] = (
+        "import torch\ndef run(stride, t, table):\n    before = t - stride\n"
+        "    return torch.where(before >= 0, table[before.clamp(min=0)], 0.0) + table[t]\n"
+    )
+    made = plan(Definition.model_validate(data))
+    assert str(made.rules["stride"]) == "integers, min 0, max v - 1, ends True"
 
 
 def test_a_sentinel_may_be_named_by_the_description_alone():
@@ -1682,7 +1744,6 @@ def test_bytes_and_bits_that_are_only_calculated_with_are_any(kind, lines):
         ("uint8", "return x // which"),
         ("uint8", "return torch.where(which == 1, 0.0, which.float())"),
         ("int16", "return x[(which.float() / 32768).long()]"),
-        ("uint8", "return 1 << which"),
         ("uint8", "return torch.where(which.bool(), 1, 2)"),
         ("uint8", "flag = which.flip(0)\nreturn torch.where(flag.bool(), 1, 2)"),
         ("uint8", "return which.view(torch.float8_e4m3fn).float() + 1"),
