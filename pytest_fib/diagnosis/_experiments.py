@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import combinations, takewhile
 from typing import Any
 
 import torch
 
-from pytest_fib.data import kinds
+from pytest_fib.data import InputRule, kinds
 from pytest_fib.diagnosis._hypotheses import InputHypothesis, another_number, input_hypotheses
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
@@ -122,7 +122,8 @@ def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor)
 def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
     """The inputs that make all outputs right if they are 0 or 1: ``b is 0``.
 
-    Empty for outputs that are hardly wrong: they may become right by chance.
+    Empty for outputs that are hardly wrong: they may become right by chance. Factors of one product
+    aren't named: where either is 0, nothing is left of it, whatever is wrong in it.
     """
     context = failure.context
     if context.definition is None or any(output.total < FEW for output in outputs):
@@ -130,6 +131,7 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
     if not any(_is_clearly_wrong(output) for output in outputs):
         return []
     conditions: dict[str, str] = {}
+    left: list[tuple[str, list[torch.Tensor]]] = []
     for name, number, value in _plain_inputs(context):
         compared = context.compared({name: value})
         if compared is not None and _is_right(outputs, context, compared, value):
@@ -138,10 +140,24 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
             if _is_right_with_any(outputs, context, name, value):
                 continue
             is_bool = context.definition.inputs[name].dtype.value == "bool"
-            conditions.setdefault(name, f"{name} is {bool(number) if is_bool else number}")
-        if len(conditions) == NAMED:
-            break
-    return list(conditions.values())
+            if name not in conditions:
+                conditions[name] = f"{name} is {bool(number) if is_bool else number}"
+                left.append((name, _expected(outputs, compared)))
+    alike = {
+        name
+        for (one, its), (other, others) in combinations(left, 2)
+        if all(map(torch.equal, its, others))
+        for name in (one, other)
+    }
+    return [words for name, words in conditions.items() if name not in alike][:NAMED]
+
+
+def _expected(
+    outputs: Sequence[WrongOutput], compared: Sequence[OutputComparison]
+) -> list[torch.Tensor]:
+    """The expected values of the elements that are wrong, as another call has them."""
+    expected = {each.name: each.expected for each in compared}
+    return [take(expected[output.name], output.wrong_sample.at) for output in outputs]
 
 
 def _is_right_elsewhere(
@@ -273,12 +289,21 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
         name: torch.as_tensor(inputs[name]) for name in inputs if isinstance(rules[name], _FREE)
     }
     for name in sorted(tensors, key=lambda name: tensors[name].numel())[:TRIED]:
-        value, tensor = inputs[name], tensors[name]
-        for number in (0, 1) if tensor.is_floating_point() or tensor.dtype is torch.bool else ():
+        value, tensor, rule = inputs[name], tensors[name], rules[name]
+        numbers = [each for each in (0, 1) if not _is_beyond(each, rule)]
+        for number in numbers if tensor.is_floating_point() or tensor.dtype is torch.bool else ():
             if isinstance(value, torch.Tensor):
                 yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
             elif value != number:
                 yield name, number, type(value)(number)
+
+
+def _is_beyond(number: int, rule: InputRule) -> bool:
+    """Whether an input is never that, or near it, as factors of an optimiser's are never 1."""
+    if isinstance(rule, kinds.Scales):
+        return number == 0
+    most = rule.max if isinstance(rule, kinds.Uniform) else None
+    return isinstance(most, int | float) and number > most
 
 
 def _is_right(
@@ -289,6 +314,7 @@ def _is_right(
 ) -> bool:
     """Whether wrong elements are right now, and not trivially so.
 
+    Their bounds are less than the errors were, in most of them: 1 added to what is small hides all.
     The right values must not be nearly equal, nor just an input, as after an optimiser's step with
     rate 0. But if a term of each element's own vanishes and an input remains, that term is wrong; a
     mask is no term, and leaves nothing to compute where all is masked.
@@ -299,6 +325,9 @@ def _is_right(
         is_term = are_numbers and changed.shape == output.got.shape
         at = output.wrong_sample.at
         values = take(expected[output.name], at)
+        now = WrongOutput.of(next(each for each in compared if each.name == output.name), None)
+        if share(now.sample_at(at).bound < output.wrong_sample.error.abs()) < MOST:
+            return False  # such an error would be within its bound
         if len(torch.unique(values)) < FEW or not bool(values.isfinite().all()):
             return False
         given = (x for x in context.tensors().values() if x.shape == output.got.shape)

@@ -36,6 +36,8 @@ ALMOST_ALL = 0.99
 MOST_LISTED = 5
 #: The least size of a dimension for its last index to be a location.
 LEAST_SIZE = 10
+#: The least power of two that kernels have as a limit, past which they leave out what there is.
+LEAST_LIMIT = 1024
 #: How a place is named that is nearly all.
 ALL_BUT = "everywhere but "
 #: Where only zeros or -inf are expected.
@@ -337,7 +339,9 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
     if first + count == size and part <= 0.5:
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
         why = _why_last(size, count, rest_of)
-        phrase = f"{ENDS[1]}{f'{count} ' if count > 1 else ''}of {size} along {axis}{why}"
+        right = size - count
+        past = f", all past {right}" if right >= LEAST_LIMIT and right & (right - 1) == 0 else ""
+        phrase = f"{ENDS[1]}{f'{count} ' if count > 1 else ''}of {size} along {axis}{why}{past}"
         name = role if role == "some heads" else LAST
         one_last = count == 1 and size >= LEAST_SIZE and not why
         choices = 0.0 if why or one_last else log_size
@@ -365,7 +369,8 @@ def _why_last(size: int, count: int, rest_of: int) -> str:
 
 def _guess(rest_of: int, *, or_one: bool = False) -> str:
     """A tail's likely cause, for a sentence: tiles, if there are any."""
-    rest = f"the rest after tiles of {rest_of}" if rest_of else ""
+    up_to = "up to " if or_one else ""  # of one element, tiles of any of its divisors leave a rest
+    rest = f"the rest after tiles of {up_to}{rest_of}" if rest_of else ""
     causes = [*["off by one"] * or_one, *[rest] * bool(rest)]
     return f" ({', or '.join(causes)}?)" if causes else ""
 

@@ -22,6 +22,8 @@ _QUOTIENT_OPERATIONS, _RECIPROCALS = words("div sqrt"), words("reciprocal rsqrt"
 _PLAIN = words("add sub rsub mul")
 #: Sums at places of the first tensor of what the last one has.
 _ADDED_AT = words("index_add scatter_add scatter_reduce")
+#: Products of windows of the first tensor with the second one, to which a third may be added.
+_WINDOWS = words("convolution")
 #: The number with which an operation leaves its other operand as it is, and which may be that.
 _WITH_IDENTITY = {"mul": (1, (0, 1)), "div": (1, (1,)), "add": (0, (0, 1)), "sub": (0, (1,))}
 
@@ -161,7 +163,7 @@ def has_few_values(call: Operation) -> bool:
 
 def is_exact(call: Operation) -> bool:
     """Whether all partial sums fit into float32 in any order: they are on one grid."""
-    if call.name not in PRODUCTS | _ADDED_AT | {"sum", "cumsum"}:
+    if call.name not in PRODUCTS | _ADDED_AT | _WINDOWS | {"sum", "nansum", "cumsum"}:
         return False
     terms = [x for x in call.args if is_wide(x)]
     some = [x.flatten()[:TERMS_LOOKED_AT] for x in terms]
@@ -176,6 +178,10 @@ def _fits(call: Operation, terms: Sequence[torch.Tensor]) -> bool:
         largest = most[0] + most[-1] * term_count(call)
         adds = call.argument("alpha") in (None, 1) and call.argument("reduce") in (None, "sum")
         return adds and bool(largest < min(grids) / ROUNDOFF)
+    if call.name in _WINDOWS:
+        terms_of_one, bias = call.args[1][:1].numel(), max(most[2:], default=0.0)
+        grid = min(grids[0] * grids[1], *grids[2:], math.inf)
+        return bool(most[0] * most[1] * terms_of_one + bias < grid / ROUNDOFF)
     if call.name not in PRODUCTS:
         return bool(most[0] * call.args[0].numel() < grids[0] / ROUNDOFF)
     largest, grid = most[-1] * most[-2] * term_count(call), grids[-1] * grids[-2]

@@ -1330,8 +1330,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Store):
             self._stores[node.id] += 1
             return
-        parent = self._parents[node]
-        if isinstance(parent, ast.Attribute) and parent.attr in SHAPES:
+        if self._is_of_shape(node):
             return
         for tensor in self._expressions.floats(node) if not self._is_renamed(node) else ():
             around = self._around.setdefault(tensor, {**self._decided})
@@ -1340,6 +1339,15 @@ class _Reader(ast.NodeVisitor):
                 for each, case in around.items()
                 if self._decided.get(each) == case and self._stores[node.id] < 2
             }
+
+    def _is_of_shape(self, node: ast.AST) -> bool:
+        """Whether no more than its shape or dtype is taken, as by ``torch.zeros_like(y)``."""
+        match self._parents[node]:
+            case ast.Attribute(attr=attr):
+                return attr in SHAPES
+            case ast.Call(func=ast.Attribute(attr=attr), args=[first, *_]):
+                return attr in LIKE and first is node
+        return False
 
     def _is_renamed(self, node: ast.AST) -> bool:
         """Whether elements are only given another name, as by ``y = y.float()``."""

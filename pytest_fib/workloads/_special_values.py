@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from math import inf, nan
 
 #: Cases of where special values are in a row, by value pattern. Any four that follow each other
@@ -35,13 +35,14 @@ def is_lse(name: str) -> bool:
 def cases_of(values: Collection[float]) -> list[Mapping[float, str]]:
     """Cases of where some of NaN and the infinities are in a row, for which a reference asks.
 
-    Of NaN alone, of infinities, and of NaN beside infinities, by turns.
+    Of NaN alone, of each infinity alone, and of several of these, by turns: what is asked of all
+    elements of a vector hangs on the one that is missed.
     """
     wanted = {str(value) for value in values}  # NaN isn't equal to itself
-    sorts = [
-        [case for case in cases if {str(value) for value in case} <= wanted]
-        for cases in (*SPECIAL_VALUES.values(), BESIDE_NAN)
-    ]
+    every = [*chain.from_iterable(SPECIAL_VALUES.values()), *BESIDE_NAN]
+    cases = [case for case in every if {str(value) for value in case} <= wanted]
+    alone = [[case for case in cases if {*map(str, case)} == {str(v)}] for v in (nan, inf, -inf)]
+    sorts = [*alone, [case for case in cases if len(case) > 1]]
     return [case for turn in zip_longest(*sorts) for case in turn if case is not None]
 
 

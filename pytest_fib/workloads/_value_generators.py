@@ -293,13 +293,13 @@ def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> N
     """In half of the workloads others stand for 0, 1, ..., in each input the same.
 
     What compares half of their bits then finds them equal, or what compares a byte, or as many as
-    the significand of a floating number has. In an eighth, some are negative, if they may be.
+    the significand of a floating number has. In a quarter, some are negative, if they may be.
     """
     most = context.whole(rule.count) - 1
     _whole_numbers(tensor, context, 0, most)
     turn, bits = context.shared_turn, 8 * tensor.element_size()
     room = bits - 1 - most.bit_length()
-    if turn % 8 == LABELS_BELOW_ZERO_TURN and tensor.dtype.is_signed:
+    if turn % 8 in LABELS_BELOW_ZERO_TURNS and tensor.dtype.is_signed:
         tensor.sub_(most // 2 + 1)
     if turn % 2 and room > 0:
         # By the round as well: all of a vector are equal in each third of these turns.
@@ -667,8 +667,8 @@ LOW_LOGIT, LOW_SPAN, LOW_STEP = -14.0, 3.0, 0.0625
 LENGTH_BYTES = 4
 #: The most that small integers are, in turn.
 SMALL_NUMBERS = (3, 15, 255)
-#: The turn of eight in which some labels are below 0.
-LABELS_BELOW_ZERO_TURN = 4
+#: The turns of eight in which some labels are below 0.
+LABELS_BELOW_ZERO_TURNS = (2, 4)
 #: The turn in which all integers of an input are 0, and those of others most likely not.
 NOTHING_TURN = 20
 #: Of fewer, two that are drawn are often equal.

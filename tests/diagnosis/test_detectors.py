@@ -241,7 +241,7 @@ def test_what_a_place_leaves_out_comes_last():
     ("size", "why"),
     [
         (4096, "off by one?"),
-        (65, "off by one, or the rest after tiles of 64?"),
+        (65, "off by one, or the rest after tiles of up to 64?"),
     ],
 )
 def test_one_last_index_may_be_the_rest_after_tiles(size, why):
@@ -250,6 +250,19 @@ def test_one_last_index_may_be_the_rest_after_tiles(size, why):
     kind = (("rows", "n"), (40, size), torch.float32)
     found = explained(kind, put(slice(None), -1, value=0.0))
     assert found.sentence == f"out: zeros at the last of {size} along n ({why})"
+
+
+@pytest.mark.parametrize(
+    ("size", "past"), [(1169, ", all past 1024"), (1300, ""), (2080, ", all past 2048")]
+)
+def test_a_limit_is_named_as_well_as_tiles(size, past):
+    kind = (("rows", "n"), (40, size), torch.float32)
+    wrong = size - 1024 if size < 2000 else 32
+    wrong = wrong if past else 20
+    found = explained(kind, put(slice(None), slice(-wrong, None), value=0.0))
+    assert found.sentence.startswith(f"out: zeros at the last {wrong} of {size} along n")
+    assert found.sentence.endswith(past) or not past
+    assert past or "past" not in found.sentence
 
 
 @pytest.mark.parametrize(

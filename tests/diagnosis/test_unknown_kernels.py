@@ -153,6 +153,56 @@ def test_errors_of_a_formula_are_no_rounding(judge, wrong, words):
     assert not re.search("float16|round|errors of", found.sentence)
 
 
+SCALED = define(
+    {"x": "float32[n, d]", "w": "float32[d]", "s": "float32[d]", "b": "float32[d]"},
+    {"y": "float32[n, d]"},
+    "return torch.sigmoid(x * w * s) + b",
+    rules={"s": {"kind": "scales"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        # Where any factor is 0, nothing is left to be wrong.
+        ("return torch.sigmoid(x * w * s + 0.03 * (x * w).sin()) + b", None),
+        ("return torch.sigmoid(x * w * s) + b + 0.03 * b.sin()", "but right if b is 0"),
+    ],
+)
+def test_factors_of_one_product_are_not_named_for_an_error_in_it(judge, wrong, words):
+    sentence = diagnosis(judge, SCALED, wrong).sentence
+    assert words in sentence if words else "right if" not in sentence
+
+
+MOMENT = define(
+    {"p": "float32[n, d]", "v": "float32[n, d]", "share": "float32"},
+    {"y": "float32[n, d]"},
+    "return 0.7 * p / (1 + v.abs() * (1 - share))",
+    rules={"share": {"kind": "uniform", "min": 0.5, "max": 0.99}},
+)
+
+
+def test_no_input_is_tried_as_a_number_that_is_beyond_its_most(judge):
+    step = "v.abs() * (1 - share)"
+    wrong = f"return 0.7 * p / (1 + {step} + 0.3 * ({step} * 5).sin())"
+    assert "share is 1" not in diagnosis(judge, MOMENT, wrong).sentence
+
+
+SUM = define(
+    {"x": "float32[n, d]", "b": "float32[d]"},
+    {"y": "float16[n, d]"},
+    "return (x * 1e-3 + b).half()",
+    rules={"b": {"kind": "normal", "std": 1e-3}},
+)
+
+
+def test_what_hides_an_error_among_larger_numbers_says_nothing(judge):
+    """Where ``b`` is 1, what is wrong in a thousandth of ``x`` is within float16's rounding."""
+    wrong = "return (x * 1e-3 + (x * 40).sin() * 1e-4 + b).half()"
+    found = diagnosis(judge, SUM, wrong)
+    assert "b is 1" not in found.sentence
+
+
 RELAXED = define(
     {"x": "float32[n, d]", "fixed": "bool[n, d]"},
     {"y": "float32[n, d]"},
@@ -652,7 +702,7 @@ def test_what_is_left_out_of_whole_tiles_too_is_no_rest_after_them(left_out, why
         return check(make_workload(SCALE, axes, workload.seed), explain=True)
 
     small = make_workload(SCALE, {"n": left_out})
-    assert "the rest after tiles of 256" in evaluate(small).diagnosis.sentence
+    assert "the rest after tiles of" in evaluate(small).diagnosis.sentence
     found = diagnose_failure(SCALE, small, check(small), evaluate, 1 << 20).diagnosis
     last = "the last" if left_out == 1 else f"the last {left_out}"
     assert found.sentence == f"y: zeros at {last} of {256 + left_out} along n{why}"

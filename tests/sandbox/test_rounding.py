@@ -49,6 +49,8 @@ def decides_nothing(run, *inputs):
         lambda x: torch.zeros(9, 64).index_add(0, torch.arange(8) % 3, (x > 0).float()) > 1,
         lambda x: torch.zeros(9, 64).index_add_(0, torch.arange(8) % 3, (x > 0).float()) > 1,
         lambda x: torch.zeros(64).scatter_add_(0, (x[0] > 0).long(), (x[1] > 0).float()) > 1,
+        lambda x: torch.conv1d((x[:, None] > 0).float(), torch.ones(1, 1, 5), torch.ones(1)) > 3,
+        lambda x: torch.nansum((x > 0).float(), -1) > 30,
     ],
 )
 def test_what_float32_computes_exactly_has_one_result(run):

@@ -560,6 +560,7 @@ LEFT_OUT = [
         True,
     ),
     ("return x if first else x + old", True),
+    ("out = torch.zeros_like(old) + x\nreturn out if first else out + old", True),
     ("if first:\n    return x * 2\nreturn x * 2 + old", True),
     ("y = old.float()\nif beta == 0:\n    return x\nreturn x + y", True),
     ("y = old.float()\nif first:\n    y = -y\nreturn x + y", False),
