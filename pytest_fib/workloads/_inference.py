@@ -27,6 +27,8 @@ from pytest_fib.workloads._sizes import power_of_two
 
 #: Dimensions of a query-key product before absorption in multi-head latent attention.
 MLA_HEAD_DIM = 128 + 64
+#: Tokens that have no table which says how many there are: GPT-OSS has 201,088.
+VOCABULARY = 201_088
 #: Positions that have no table which says how many there are.
 POSITIONS = 8192
 #: Pages where nothing says how many there may be.
@@ -338,6 +340,19 @@ def _token_ids(subject: Subject) -> InputRule | None:
     return kinds.Positions(below=rows, sentinels=_sentinels(subject))
 
 
+def _known_tokens(subject: Subject) -> InputRule | None:
+    """Of any vocabulary, where only numbers depend on them; the first that is none as well.
+
+    What the reference says is below its size is one.
+    """
+    name, uses = subject.name, subject.uses
+    if name not in uses.calculated or subject.spec.dtype.itemsize_bits < 32:
+        return None
+    below = max((int(n) + 1 for n in uses.limits.get(name, ()) if n > 1), default=VOCABULARY)
+    subject.doubts.append(f"below {below}")
+    return kinds.Positions(below=below, sentinels=_sentinels(subject))
+
+
 def _rotary(kind: type[kinds.Cos | kinds.Sin]) -> Callable[[Subject], InputRule | None]:
     """Angles: each twice where the input is as wide as a head, once where it is half as wide."""
 
@@ -453,7 +468,8 @@ def _choice(subject: Subject) -> InputRule | None:
     uses, numbers = subject.uses, subject.uses.limits.get(subject.name, ())
     if not uses.only_asks(subject.name) or not numbers or subject.name in uses.edges:
         return None
-    return kinds.Integers(min=int(min(0, *numbers)), max=int(max(numbers)) + 1)
+    is_switch = {*numbers} <= {0, 1}  # any other number may be as good as 1, or not
+    return kinds.Integers(min=int(min(0, *numbers)), max=1 if is_switch else int(max(numbers)) + 1)
 
 
 def _flags(subject: Subject) -> InputRule | None:
@@ -1109,6 +1125,7 @@ _PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
 _MASK = r"(.*_)?mask(_.*)?"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
+_OF_TOKENS = r"(?!(num|min|max)_)(.*_)?(input_ids|token_ids|tokens)"
 #: Axes of the tokens of sequences.
 _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
 #: Settings that are 0 where they are switched off.
@@ -1199,7 +1216,7 @@ RULES: tuple[Rule, ...] = (
         "integer",
     ),
     Rule("positions", r"positions|pos_ids|position_ids", _positions, "integer"),
-    Rule("tokens", r"(?!(num|min|max)_)(.*_)?(input_ids|token_ids|tokens)", _token_ids, "integer"),
+    Rule("tokens", _OF_TOKENS, _token_ids, "integer"),
     # Routing and sampling.
     Rule("experts of tokens", r"topk_ids|expert_ids", _topk_ids, "integer"),
     Rule(
@@ -1274,6 +1291,7 @@ RULES: tuple[Rule, ...] = (
     Rule("zero points", _ZERO_POINTS, _zero_points, "integer"),
     Rule("a bias", r"(.*_)?bias", _whole_bias, "integer"),
     Rule("numbers of which the reference makes running sums", ".*", _summed, "integer"),
+    Rule("tokens of any vocabulary", _OF_TOKENS, _known_tokens, "integer"),
     # What is left.
     Rule("a step", _STEPS, _step, "integer"),
     Rule("whether something was infinite", "found_infs?", lambda s: kinds.Boolean(), "floating"),

@@ -109,9 +109,22 @@ class Expressions:
                 for one, other in zip(targets, values, strict=True):
                     self.assign(one, other)
             case ast.Tuple(elts=targets), _:
-                for one, axis in zip(targets, self._sizes(value), strict=False):
-                    if isinstance(one, ast.Name):
-                        self._variables[one.id] = Variable(size=axis)
+                self._assign_parts(targets, value)
+
+    def _assign_parts(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        """Note what several variables hold: the axes of a shape, or parts of an input."""
+        parts, sizes = self._parts(value), self._sizes(value)
+        held = [Variable(source=parts) for _ in targets] if parts else map(_size_of, sizes)
+        for one, variable in zip(targets, held, strict=False):
+            if isinstance(one, ast.Name):
+                self._variables[one.id] = variable
+
+    def _parts(self, node: ast.expr) -> Source | None:
+        """The input whose elements each of several tensors has, as of ``x.unbind(-1)``."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=of, attr="unbind")):
+                return self._some(of)
+        return None
 
     def _sizes(self, node: ast.expr) -> Axes:
         """The axes of ``x.shape``, or from the first one of ``x.shape[1:3]`` on; else nothing."""
@@ -503,6 +516,10 @@ class Expressions:
                 axes += picked
             left = left[1:]
         return None if left is None else (*axes, *left)
+
+
+def _size_of(axis: str) -> Variable:
+    return Variable(size=axis)
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:

@@ -225,6 +225,8 @@ def _ends(node: ast.AST, parent: ast.AST, arguments: Container[str]) -> bool:
             return name in SHAPES | COLLECTING | _INDICES_ONLY | {"indices"}
         case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
             return name in LIKE | COLLECTING | _INDICES_ONLY and first is node
+        case ast.Call(func=ast.Name(id="len")):
+            return True
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.For(iter=value):
             is_place = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
             return value is node or is_place

@@ -547,6 +547,13 @@ class _Reader(ast.NodeVisitor):
             made = [self._moved_from(each) for each in arguments]
             self._uses.mended |= {ast.unparse(each) for each in made if called(each) in _OF_SOME}
 
+    def _joined(self, node: ast.expr) -> Sequence[ast.expr]:
+        """The tensors that are joined, or the one that there is."""
+        held = self._expressions.calculation(node) or node
+        parts = held.args[0] if isinstance(held, ast.Call) and held.args else None
+        is_joined = called(held) in _JOINS and isinstance(parts, ast.List | ast.Tuple)
+        return parts.elts if is_joined and isinstance(parts, ast.List | ast.Tuple) else [node]
+
     def _is_joined(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether an expression joins several tensors, wherever that is calculated."""
         held = self._expressions.calculation(node) if depth else None
@@ -615,8 +622,9 @@ class _Reader(ast.NodeVisitor):
             self._note_asked(node)
         elif name in _MENDS and source and self._expressions.floats(arguments[0]):
             self._uses.asked.setdefault(source.input, set()).update((-inf, inf, nan))
-        elif source and name in _UNIQUE and self._expressions.integer(arguments[0]):
-            self._uses.equated.add(source.input)
+        elif name in _UNIQUE and arguments:
+            parts = self._joined(arguments[0])
+            self._uses.equated |= set(filter(None, map(self._expressions.integer, parts)))
         elif name in _AMONG:
             found = [self._expressions.integer(each) for each in arguments[:2]]
             self._uses.equated |= {each for each in found if each and None not in found}
@@ -1375,7 +1383,8 @@ class _Reader(ast.NodeVisitor):
                 return value is node and self._moves(parent)
             case ast.Tuple() | ast.List():
                 return self._moves(parent)
-        return isinstance(parent, ast.Return) or self._is_kept(parent)
+        is_measured = isinstance(parent, ast.Call) and ast.unparse(parent.func) == "len"
+        return is_measured or isinstance(parent, ast.Return) or self._is_kept(parent)
 
     def _moves_by(self, method: ast.Attribute) -> bool:
         call = self._parents[method]

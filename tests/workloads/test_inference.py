@@ -536,6 +536,31 @@ BY_USE = [
         f"integers, min {-(2**63)}, max {2**63 - 1}",
     ),
     (
+        "left_keys[n]:i64 right_keys[m]:i64",
+        "return torch.unique(torch.cat([left_keys, right_keys]), return_inverse=True)[1]",
+        "labels",
+    ),
+    (
+        "tokens[n]:i32 mask[n]:bool",
+        "labels = torch.full((len(tokens),), -100, device=tokens.device)\n"
+        "    labels[:-1] = torch.where(mask[1:], tokens[1:].to(torch.int64), -100) + 0\n"
+        "    return labels",
+        "positions, below 201088",
+    ),
+    (
+        "new_token_ids[n]:i32 x[n]:f32",
+        "known = (new_token_ids >= 0) & (new_token_ids < 512)\n"
+        "    return torch.where(known, new_token_ids * 2, 0)",
+        "positions, sentinels [-1], below 513",
+    ),
+    ("equal:i32 x[n]:f32", "return x.exp() if equal == 1 else x", "integers, min 0, max 1"),
+    ("flag:i32 x[n]:f32", "return x.exp() if flag != 0 else x", "integers, min 0, max 1"),
+    (
+        "lens[m]:i32 x[n]:f32",
+        "return torch.full((len(lens),), x.sum())",
+        f"integers, min {-(2**31)}, max {2**31 - 1}",
+    ),
+    (
         "group[n]:i32 z[n]:i32 scales[v,d]:f32 x[m,d]:f32",
         "zeros = (z.view(-1, 2) >> 4) & 15\n    g = group.long()\n"
         "    return x * ((zeros[g] + 1) * scales[g]).sum()",
@@ -581,6 +606,11 @@ def test_what_is_left_out_where_a_scalar_says_so_may_be_nan(lines, may_be):
     asked = plan(Definition.model_validate(data)).uses.asked
     assert ({str(each) for each in asked.get("old", ())} == {"nan"}) == may_be
     assert not asked.get("scales")
+
+
+def test_parts_of_an_integer_with_which_is_calculated_are_not_only_moved():
+    body = "left, right = span.unbind(-1)\n    return x[: len(span)] * (right - left)"
+    assert "span" in _first_of("span[n,d]:i32 x[n]:f32", body).unmade
 
 
 def test_a_number_that_is_subtracted_is_not_minus_1():
