@@ -286,10 +286,10 @@ class RouterLogits(GeneratorKind, dtypes="floating", dims="1+"):
     """Logits of a router in which no rounding decides which experts are chosen.
 
     With `far`, in one workload of eight all are above 128, or below -128, in steps that softmax
-    tells apart; sigmoids there are all 1 or 0. With `low`, in one of eight they are from -14 to
-    -11, or not much above, where sigmoids are as small as an epsilon; but one of every other row is
-    128. With `ties`, in one of eight the logits of some rows are all 0, as those of padding are:
-    any experts may be chosen there.
+    tells apart; sigmoids there are all 1 or 0. With `low`, in one of eight they are from -10 to
+    -7, or to -4, where an epsilon counts beside sigmoids; but one of every other row is 128. With
+    `ties`, in one of eight the logits of some rows are all 0, as those of padding are: any experts
+    may be chosen there.
     """
 
     kind: Literal["router_logits"] = "router_logits"

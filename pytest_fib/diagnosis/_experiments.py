@@ -142,7 +142,7 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
             is_bool = context.definition.inputs[name].dtype.value == "bool"
             if name not in conditions:
                 conditions[name] = f"{name} is {bool(number) if is_bool else number}"
-                left.append((name, _expected(outputs, compared)))
+                left += [] if is_bool else [(name, _expected(outputs, compared))]
     alike = {
         name
         for (one, its), (other, others) in combinations(left, 2)

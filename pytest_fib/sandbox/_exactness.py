@@ -145,6 +145,8 @@ def _most_at_one_place(call: Operation) -> int:
     dim, index = call.dim or 0, call.argument("index")
     if not index.numel():
         return 1
+    if not index.dim() or not call.args[0].dim():
+        return 1 + int(index.numel())
     rows = index.movedim(dim, -1) if index.dim() > 1 else index
     rows = rows.reshape(-1, rows.shape[-1])
     first = torch.arange(len(rows), device=rows.device)[:, None] * call.args[0].shape[dim]
@@ -179,7 +181,9 @@ def _fits(call: Operation, terms: Sequence[torch.Tensor]) -> bool:
         adds = call.argument("alpha") in (None, 1) and call.argument("reduce") in (None, "sum")
         return adds and bool(largest < min(grids) / ROUNDOFF)
     if call.name in _WINDOWS:
-        terms_of_one, bias = call.args[1][:1].numel(), max(most[2:], default=0.0)
+        weight, is_transposed = call.args[1], bool(call.argument("transposed"))
+        terms_of_one = (weight[:, :1] if is_transposed else weight[:1]).numel()
+        bias = max(most[2:], default=0.0)
         grid = min(grids[0] * grids[1], *grids[2:], math.inf)
         return bool(most[0] * most[1] * terms_of_one + bias < grid / ROUNDOFF)
     if call.name not in PRODUCTS:

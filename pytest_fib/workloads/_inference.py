@@ -171,7 +171,9 @@ def _of_rows(rule: InputRule) -> Callable[[Subject], InputRule | None]:
     return _of_each_row(lambda subject: rule)
 
 
-def _of_each_row(make: Callable[[Subject], InputRule]) -> Callable[[Subject], InputRule | None]:
+def _of_each_row(
+    make: Callable[[Subject], InputRule | None],
+) -> Callable[[Subject], InputRule | None]:
     return lambda subject: make(subject) if len(subject.spec.shape or ()) < 2 else None
 
 
@@ -393,7 +395,7 @@ def _sentinels(subject: Subject) -> list[int] | None:
     """The number below 0 that the reference compares it with, or that its description names."""
     pad = subject.uses.pads.get(subject.name)
     if pad is None and (named := _NEGATIVE.search(subject.spec.description or "")):
-        pad = int(named[0])
+        pad = int(named["or"] or named["of"])
     return None if pad is None or pad < subject.spec.dtype.ends[0] else [pad]
 
 
@@ -401,9 +403,10 @@ def _sentinels_beyond(below: str | int, subject: Subject) -> list[int] | None:
     """The same, and the numbers that it is asked for and that are none of those below."""
     n = subject.const(below) if isinstance(below, str) else below
     least = int(subject.spec.dtype.ends[1]) if n is None else n
-    asked = subject.uses.equals.get(subject.name, ())
-    beyond = {number for number in asked if number < 0 or number >= least}
-    return sorted(beyond.union(_sentinels(subject) or ())) or None
+    asked = {*subject.uses.equals.get(subject.name, ()), *(_sentinels(subject) or ())}
+    first, last = subject.spec.dtype.ends
+    beyond = {n for n in asked if (n < 0 or n >= least) and first <= n <= last}
+    return sorted(beyond) or None
 
 
 def _picked(subject: Subject) -> InputRule | None:
@@ -596,17 +599,19 @@ def _scalar_divisor(subject: Subject) -> InputRule | None:
 
 
 def _tied(subject: Subject) -> InputRule | None:
-    """Whatever a constraint makes equal to a sum or difference of axes, up to a few thousand."""
-    sums = (
-        text
-        for text in constraints_on(subject.name, subject.definition)
-        if re.fullmatch(r"[\w\s+*-]+(==|<=?|>=?)[\w\s+*-]+", text)
-    )
+    """Whatever a constraint makes equal to a sum or difference of axes, up to a few thousand.
+
+    Or holds against one, unless it is divided by: of such ones fewer will do.
+    """
+    is_divisor = subject.name in subject.uses.whole_divisors
+    compared = "==" if is_divisor else "(==|<=?|>=?)"
+    texts = constraints_on(subject.name, subject.definition)
+    sums = (text for text in texts if re.fullmatch(rf"[\w\s+*-]+{compared}[\w\s+*-]+", text))
     axes = subject.definition.axes.keys()
     if not any({*re.findall(r"\w+", text)} & axes for text in sums):
         return None
     subject.doubts.append(f"up to {TIED}")
-    return kinds.Integers(min=0, max=TIED)
+    return kinds.Integers(min=1 if is_divisor else 0, max=TIED)
 
 
 def _put(subject: Subject) -> InputRule | None:
@@ -706,8 +711,12 @@ def _zero_points(subject: Subject) -> InputRule | None:
 
 
 def _seed(subject: Subject) -> InputRule:
-    """No more than has room beside a factor of 32 bits, as in hashes of Python's integers."""
-    bits = 63 if subject.name in subject.uses.shifted else 31  # the others are taken apart
+    """No more than has room beside a factor of 32 bits, as in hashes of Python's integers.
+
+    Any, where the reference takes no more of it than its halves.
+    """
+    is_halved = subject.name in subject.uses.seen - subject.uses.more_than_halves
+    bits = 63 if is_halved else 31
     most = min(2**bits - 1, int(subject.spec.dtype.ends[1]))
     subject.doubts.append(f"up to {most}")
     return kinds.Integers(min=0, max=most, ends=True)
@@ -759,7 +768,7 @@ def _side_by_side(subject: Subject) -> InputRule | None:
 
 
 def _shift(subject: Subject) -> InputRule | None:
-    """How many bits, of the least that are there."""
+    """Up to 15 bits, which numbers of 16 bits have as well."""
     if subject.name not in subject.uses.shifts:
         return None
     subject.doubts.append(f"from 0 to {MOST_SHIFT}")
@@ -781,9 +790,13 @@ def _begin(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=0, max=f"{axis} - {size}", ends=True)
 
 
-def _norm(subject: Subject) -> InputRule:
-    """Norms, and what these may be at most."""
-    return kinds.Uniform(min=0.0, max=4.0)
+def _norm(subject: Subject) -> InputRule | None:
+    """Norms of rows, and what these may be at most; not the weights of a normalisation."""
+    shapes = [spec.shape for spec in subject.definition.inputs.values() if spec.shape]
+    lasts = {shape[-1] for shape in shapes if len(shape) > 1}
+    are_weights = lasts & {*(subject.spec.shape or ())}
+    is_divisor = subject.name in subject.uses.divisors
+    return None if are_weights or is_divisor else kinds.Uniform(min=0.0, max=4.0)
 
 
 def _window(subject: Subject) -> InputRule | None:
@@ -951,9 +964,10 @@ def _clip_range(subject: Subject) -> InputRule | None:
 
 
 def _logit_scale(subject: Subject) -> InputRule | None:
-    """Of losses of cosines, such as ArcFace's, up to 64."""
-    is_loss = subject.uses.calls & {"cross_entropy", "log_softmax", "logsumexp"}
-    return kinds.Uniform(min=1.0, max=64.0) if is_loss else None
+    """Of losses of cosines, such as ArcFace's, up to 64; not of attention."""
+    makes_loss = subject.uses.calls & {"cross_entropy", "log_softmax", "logsumexp", "nll_loss"}
+    has_classes = bool(subject.uses.picks) and not subject.input("q", "query", "k", "key")
+    return kinds.Uniform(min=1.0, max=64.0) if makes_loss and has_classes else None
 
 
 def _inverse_scale(subject: Subject) -> InputRule:
@@ -962,9 +976,11 @@ def _inverse_scale(subject: Subject) -> InputRule:
 
 
 def _base(subject: Subject) -> InputRule | None:
-    """Of rotary embeddings, where the reference takes sines."""
+    """Of rotary embeddings, where the reference takes sines of what its powers are."""
+    raised = rf"\b{subject.name}\)?\s*\*\*|(pow|log2?)\((float\()?{subject.name}\b"
+    is_raised = re.search(raised, subject.definition.reference) is not None
     is_of_angles = bool(subject.uses.calls & {"sin", "cos", "polar"})
-    return kinds.Uniform(min=1e4, max=5e5) if is_of_angles else None
+    return kinds.Uniform(min=1e4, max=5e5) if is_of_angles and is_raised else None
 
 
 def _signed(subject: Subject) -> InputRule:
@@ -1035,7 +1051,7 @@ def _router_logits(subject: Subject) -> InputRule | None:
     is_far = "softmax" in calls and not calls & {"sigmoid", "logsigmoid", "exp"}
     tensors = [spec for spec in subject.definition.inputs.values() if spec.dtype.is_floating]
     only_routes = all(spec is subject.spec or len(spec.shape or ()) < 2 for spec in tensors)
-    is_low = "sigmoid" in calls and "softmax" not in calls
+    is_low = "sigmoid" in calls and not calls & {"softmax", "exp"}
     return None if is_free else kinds.RouterLogits(far=is_far, low=is_low, ties=only_routes)
 
 
@@ -1133,7 +1149,8 @@ _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|r
 
 _STARTS, _ENDS = r"(.*_)?(starts?|begins?)", r"(.*_)?ends?"
 #: What a description says that stands for nothing; not the last dimension.
-_NEGATIVE = re.compile(r"(?<!dim )(?<!dimension )(?<!axis )(?<![\w.])-(1|100)\b(?!\.\d)")
+_STANDS_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
+_NEGATIVE = re.compile(rf"(or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_STANDS_FOR})\b")
 
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
@@ -1260,8 +1277,8 @@ RULES: tuple[Rule, ...] = (
     Rule("one value per head", "D", _skip, "floating", "mamba.*"),
     # By what the reference does with it.
     Rule("offsets, at which the reference cuts an axis", ".*", _cut, "integer"),
-    Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("where so many begin", ".*", _begin, "integer"),
+    Rule("lengths, at which the reference cuts an axis off", ".*", _lengths, "integer"),
     Rule("numbers along an axis that the reference indexes with it", ".*", _picked, "integer"),
     Rule("offsets, whose differences the reference takes", ".*", _differences, "integer"),
     Rule("by how many bits others are shifted", ".*", _shift, "integer"),

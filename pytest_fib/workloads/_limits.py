@@ -15,7 +15,7 @@ import torch
 from pytest_fib.data import kinds
 from pytest_fib.workloads._constraints import constraints_on
 from pytest_fib.workloads._places import one_of_each, row_count
-from pytest_fib.workloads._plan import HOLD_ANY, special_values, value_patterns
+from pytest_fib.workloads._plan import HOLD_ANY, may_be_any, special_values, value_patterns
 from pytest_fib.workloads._reference_uses import SORTING
 from pytest_fib.workloads._special_values import cases_of, is_lse
 from pytest_fib.workloads._value_patterns import put_special_values
@@ -58,7 +58,7 @@ def put_limits(
     and then, so that it is their greatest or their least, or some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
     axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0. Some
-    have the infinities and NaN that the reference asks for.
+    have the infinities and NaN that the reference asks for. What a scalar leaves out has NaN.
     """
     rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
     if not tensor.numel():
@@ -85,6 +85,21 @@ def put_limits(
         _put_halves(tensor, steps, name, context, before)
     if asked := special_values(name, context.definition, uses, rule):
         _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
+    if may_be_any(name, context.definition, rule):
+        _put_left_out(name, tensor, uses, context, before)
+
+
+def _put_left_out(
+    name: str,
+    tensor: torch.Tensor,
+    uses: ReferenceUses,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Put NaN into an input where the reference does nothing with it, since a scalar says so."""
+    left_out = uses.left_out.get(name)
+    if left_out is not None and left_out.applies(before[left_out.scalar]):
+        put_special_values(cases_of([nan]), context.turn, tensor, context.device_random)
 
 
 def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:

@@ -133,6 +133,9 @@ class Plan:
             source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
             asked = sorted(map(str, special_values(name, self.definition, self.uses, rule)))
             beside = f"; in one workload of three also {', '.join(asked)}" if asked else ""
+            left_out = self.uses.left_out.get(name)
+            if left_out and may_be_any(name, self.definition, rule):
+                beside += f"; NaN where {left_out.scalar} says that it is left out"
             lines.append(f"{name}: unknown, {what}" if what else f"{name}: {source}{beside}")
         return lines
 
@@ -370,12 +373,17 @@ def special_values(
     None where the definition says which values there are, or how the input is made. A logarithm of
     a sum of exponentials is -inf, that of none, but no other of these.
     """
-    stated = definition.workloads
-    is_stated = stated is not None and (stated.values or name in stated.inputs)
-    if is_stated or not isinstance(rule, kinds.Values):
+    if not may_be_any(name, definition, rule):
         return ()
     asked = uses.asked.get(name, ())
     return {*asked} & {-inf} if is_lse(name) else asked
+
+
+def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:
+    """Whether neither a definition nor how an input is made says which values it has."""
+    stated = definition.workloads
+    is_stated = stated is not None and (stated.values or name in stated.inputs)
+    return not is_stated and isinstance(rule, kinds.Values)
 
 
 def value_patterns(definition: Definition) -> list[str]:

@@ -185,6 +185,13 @@ class Expressions:
             self._variables[node.id] = replace(held, source=row, axes=None)
 
     @contextmanager
+    def own_variables(self) -> Iterator[None]:
+        """What is assigned meanwhile is forgotten afterwards, as what a comprehension names."""
+        kept = dict(self._variables), set(self._counters), set(self._in_turn)
+        yield
+        self._variables, self._counters, self._in_turn = kept
+
+    @contextmanager
     def scalars_kept(self) -> Iterator[None]:
         """What is assigned meanwhile to a scalar input's own name it holds no longer afterwards."""
         scalars = {

@@ -8,15 +8,16 @@ by is not zero, unless the reference looks for that.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from math import inf, nan
 from operator import ne
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_fib.workloads._copied_inputs import NOT_FINITE, copied_inputs
 from pytest_fib.workloads._folding import folded, with_constants
@@ -107,6 +108,31 @@ _CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
 _CLAMPS_BELOW = {"clamp": 1, "clip": 1, "clamp_min": 1}
 
 
+#: What two numbers are compared by.
+_COMPARED_BY: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Where a reference does nothing with a tensor: if a comparison of a scalar has that result."""
+
+    scalar: str
+    compare: Callable[[Any, Any], bool]
+    number: float
+    result: bool
+
+    def applies(self, value: Any) -> bool:
+        """Whether the tensor is left out, where the scalar is that."""
+        return bool(self.compare(value, self.number)) is self.result
+
+
 @dataclass
 class ReferenceUses:
     """What a reference does with its inputs, by their names."""
@@ -125,6 +151,8 @@ class ReferenceUses:
     #: Integers by which others are shifted; those of which only is asked whether they are true.
     shifts: set[str] = field(default_factory=set)
     more_than_true: set[str] = field(default_factory=set)
+    #: Integers of which more is taken than their upper or lower 32 bits.
+    more_than_halves: set[str] = field(default_factory=set)
     #: Floating tensors that are subtracted from 1 under a root or in a logarithm.
     shares_of_one: set[str] = field(default_factory=set)
     #: Offsets at which an axis is cut into sequences.
@@ -191,6 +219,8 @@ class ReferenceUses:
     #: The infinities and NaN that the reference asks for whether inputs' elements are these; all
     #: of them where it only moves elements, whatever these are.
     asked: dict[str, set[float]] = field(default_factory=dict)
+    #: The floating inputs that are left out where a scalar says so.
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
     #: The floating inputs of which a softmax is made, or a logarithm of a sum of exponentials.
     weighed: set[str] = field(default_factory=set)
     #: The floating inputs that others are compared with, or subtracted from, either way.
@@ -270,8 +300,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
         reader.visit(run)
         uses.picks = {**reader.guessed, **uses.picks}
-        for name in reader.left_out():
-            uses.asked.setdefault(name, set()).add(nan)
+        uses.left_out = reader.left_out()
         for copied, values in _copied(run, dict(inputs), dict(outputs)).items():
             uses.asked.setdefault(copied, set()).update(values)
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
@@ -343,6 +372,7 @@ class _Reader(ast.NodeVisitor):
         #: everything that is calculated of each floating tensor.
         self._decided: dict[int, int] = {}
         self._around: dict[str, dict[int, int]] = {}
+        self._tests: dict[int, ast.expr] = {}
         #: Axes that indices may be along, if nothing says that they are along others.
         self.guessed: dict[str, str | int] = {}
         #: How often each variable is assigned.
@@ -399,9 +429,10 @@ class _Reader(ast.NodeVisitor):
         self._comprehend(node)
 
     def _comprehend(self, node: ast.ListComp | ast.GeneratorExp) -> None:
-        for each in node.generators:
-            self._expressions.assign_in_turn(each.target, each.iter)
-        self.generic_visit(node)
+        with self._expressions.own_variables():
+            for each in node.generators:
+                self._expressions.assign_in_turn(each.target, each.iter)
+            self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
         """A scalar that is only replaced in some cases is what it was in others."""
@@ -417,6 +448,7 @@ class _Reader(ast.NodeVisitor):
         names = [each for each in ast.walk(node.test) if isinstance(each, ast.Name)]
         is_decided = bool(self._scalars(names)) and not self._expressions.has_tensor(node.test)
         outer = self._decided
+        self._tests[id(node)] = node.test
         for number, case in enumerate(cases):
             self._decided = {**outer, id(node): number} if is_decided else outer
             for each in case:
@@ -435,6 +467,8 @@ class _Reader(ast.NodeVisitor):
             if not isinstance(part, ast.Slice):
                 self._picks_from(node.value, dim, part)
                 continue
+            step = self._expressions.integer(part.step)
+            self._uses.whole_divisors |= {step} if step else set()  # it isn't 0 either
             first, last = (
                 self._expressions.integer(part.lower),
                 self._expressions.integer(part.upper),
@@ -849,7 +883,11 @@ class _Reader(ast.NodeVisitor):
             case ast.Subscript(value=value):
                 return self._is_clamped(value, depth)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
-                return attr in _CLAMPS_BELOW or self._is_clamped(value, depth)
+                given = [each.value for each in node.keywords if each.arg == "min"]
+                least = [*given, *node.args[:1]][:1] if attr in _CLAMPS_BELOW else []
+                numbers = [constant(each) for each in least]
+                is_above = any(isinstance(n, int | float) and n > 0 for n in numbers)
+                return is_above or self._is_clamped(value, depth)
         held = self._expressions.value_of(node) if depth else None
         return held is not None and self._is_clamped(held, depth - 1)
 
@@ -871,6 +909,9 @@ class _Reader(ast.NodeVisitor):
     def _takes_some(self, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note how many of an axis are taken, as by ``x.topk(k, dim=-1)``."""
         given = {each.arg: each.value for each in keywords}
+        arguments = [*([given["input"]] if "input" in given else []), *arguments]
+        if not arguments:
+            return
         count = [*arguments[1:2], *(given[key] for key in ("k",) if key in given)]
         dim = [*arguments[2:3], *(given[key] for key in ("dim",) if key in given)]
         number = constant(dim[0]) if dim else -1
@@ -959,7 +1000,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
         if isinstance(node.op, ast.RShift) and (name := self._expressions.integer(node.left)):
             self._uses.shifted.add(name)
-        if isinstance(node.op, ast.RShift | ast.LShift):
+        if isinstance(node.op, ast.RShift | ast.LShift) and constant(node.left) is None:
             by = self._expressions.integer(node.right)
             self._uses.shifts |= {by} if by else set()
         if isinstance(node.op, ast.Pow) and isinstance(constant(node.right), float):
@@ -1282,25 +1323,53 @@ class _Reader(ast.NodeVisitor):
             self._parents[child] = node
         super().visit(node)
 
-    def left_out(self) -> set[str]:
+    def left_out(self) -> dict[str, LeftOut]:
         """The floating tensors like an output of which all is done in one of two branches.
 
         As what is added to is where ``beta`` is 0, or where it is written for the first time.
         """
         shapes = [spec.shape for spec in self._outputs.values() if spec.dtype.is_floating]
-        return {name for name, at in self._around.items() if at and self._is_like(name, shapes)}
+        like = {n: at for n, at in self._around.items() if self._inputs[n].shape in shapes}
+        found = (
+            (n, self._asked_of_scalar(self._tests[i], k)) for n in like for i, k in like[n].items()
+        )
+        return {name: left_out for name, left_out in found if left_out is not None}
 
-    def _is_like(self, name: str, shapes: Sequence[tuple[str, ...] | None]) -> bool:
-        return self._inputs[name].shape in shapes
+    def _asked_of_scalar(self, test: ast.expr, case: int) -> LeftOut | None:
+        """What a scalar is asked, if that is no more than how it compares with a number."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return self._asked_of_scalar(inner, 1 - case)
+            case ast.Compare(left=left, ops=[operation], comparators=[right]):
+                compare, number = _COMPARED_BY.get(type(operation)), self._number(right)
+            case _:
+                left, compare, number = test, operator.ne, 0
+        scalar = next(iter(self._scalars([left])), None)
+        if scalar is None or compare is None or number is None:
+            return None
+        return LeftOut(scalar, compare, number, bool(case))
 
     def visit_Name(self, node: ast.Name) -> None:
         self._note_around(node)
         if name := self._expressions.integer(node):
             self._uses.seen.add(name)
             self._uses.more_than_true |= set() if self._is_condition(node) else {name}
+            self._uses.more_than_halves |= set() if self._is_halved(node) else {name}
             if not self._moves(node):
                 self._uses.computed.add(name)
                 self._uses.beyond_equality |= set() if self._is_asked_for(node) else {name}
+
+    def _is_halved(self, node: ast.AST) -> bool:
+        """Whether no more than 32 bits of a number are taken."""
+        parent = self._parents[node]
+        match parent:
+            case ast.Call(func=ast.Name(id="int")):
+                return self._is_halved(parent)
+            case ast.BinOp(left=left, op=ast.RShift(), right=right) if left is node:
+                return constant(right) == 32
+            case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+                return 2**32 - 1 in (constant(left), constant(right))
+        return False
 
     def _is_condition(self, node: ast.AST) -> bool:
         """Whether it is only asked whether a number is true."""

@@ -113,7 +113,7 @@ def fill_inputs(
     any_bulk = any(rule.bulk for rule in planned.rules.values())
     before: dict[str, Any] = {}
     compared = planned.uses.compared.keys() | planned.uses.edges.keys()
-    if any(definition.inputs[name].is_scalar for name in compared):
+    if planned.uses.left_out or any(definition.inputs[name].is_scalar for name in compared):
         before |= scalar_inputs(definition, workload)
     for name in planned.fill:
         if name not in tensors:

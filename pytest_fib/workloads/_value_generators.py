@@ -601,16 +601,26 @@ def _router_logits(tensor: torch.Tensor, rule: kinds.RouterLogits, context: Fill
         last = step * (ranks.shape[-1] - 1)
         above = FAR_LOGIT if context.turn < TURNS // 2 else -FAR_LOGIT - last
         tensor.copy_(ranks * step + above)
-    elif rule.low and context.turn % 8 == FAR_TURN:
+    elif rule.low and context.turn % 8 == FAR_TURN and (step := _low_step(tensor)):
         n = ranks.shape[-1]
-        tensor.copy_(ranks * max(LOW_SPAN / n, LOW_STEP if few_bits else 0.0) + LOW_LOGIT)
-        every_other = tensor.reshape(-1, n)[1::2]
-        every_other[ranks.reshape(-1, n)[1::2] == n - 1] = FAR_LOGIT
+        logits, is_best = ranks * step + LOW_LOGIT, ranks == n - 1
+        logits.view(-1, n)[1::2].masked_fill_(is_best.view(-1, n)[1::2], FAR_LOGIT)
+        tensor.copy_(logits)
     else:
         tensor.copy_((_logits_apart if few_bits else _scores_apart)(ranks, context))
     if rule.ties and context.turn % 8 == TIES_TURN:
         rows, at = _one_of_eight(tensor, context.turn // 8)
         rows[at] = 0.0
+
+
+def _low_step(tensor: torch.Tensor) -> float:
+    """The step between low logits; 0 where there are more than the dtype holds.
+
+    Numbers from 8 to 16 are 8 times as far apart as those from 1 to 2.
+    """
+    n = tensor.shape[-1]
+    step = max(LOW_SPAN / n, 8 * torch.finfo(tensor.dtype).eps)
+    return step if step * n <= 2 * LOW_SPAN else 0.0
 
 
 def _are_negative(context: FillContext) -> bool:
@@ -661,8 +671,9 @@ LEAST_POWERS, SHARE_OF_POWERS = 1 << 20, 1 / 16
 #: How far from 0 logits are that exponentials overflow of, or underflow; their steps in float32;
 #: and the turns of eight in which they are so far, and in which those of some rows are equal.
 FAR_LOGIT, FAR_STEP, FAR_TURN, TIES_TURN = 128.0, 0.25, 5, 1
-#: Sigmoids of the least are 8e-7; how far the largest is above, of 16 bits in such steps.
-LOW_LOGIT, LOW_SPAN, LOW_STEP = -14.0, 3.0, 0.0625
+#: Sigmoids of the least are 5e-5, and sums of a few such are off by 1e-4 with an epsilon of 1e-6;
+#: how far the largest is above, at least.
+LOW_LOGIT, LOW_SPAN = -10.0, 3.0
 #: Integers that may be lengths have so many bytes, at least.
 LENGTH_BYTES = 4
 #: The most that small integers are, in turn.

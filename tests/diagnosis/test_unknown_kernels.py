@@ -174,6 +174,19 @@ def test_factors_of_one_product_are_not_named_for_an_error_in_it(judge, wrong, w
     assert words in sentence if words else "right if" not in sentence
 
 
+SWITCHED = define(
+    {"x": "float32[n, d]", "b": "float32[d]", "use": "bool"},
+    {"y": "float32[n, d]"},
+    "return x.sin() + (b if use else b * 0)",
+    rules={"use": {"kind": "boolean", "p": 1.0}},
+)
+
+
+def test_a_switch_is_no_factor_of_what_it_adds(judge):
+    sentence = diagnosis(judge, SWITCHED, "return x.sin() + (1.01 * b if use else b * 0)").sentence
+    assert "right if use is False" in sentence or "b is 0" in sentence
+
+
 MOMENT = define(
     {"p": "float32[n, d]", "v": "float32[n, d]", "share": "float32"},
     {"y": "float32[n, d]"},

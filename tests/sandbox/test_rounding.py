@@ -844,6 +844,23 @@ def test_a_sum_at_places_is_exact_only_if_all_of_its_terms_are_on_a_grid(add):
     assert not torch.equal(run_widened(add, [x, at], moved=1), run_widened(add, [x, at]))
 
 
+def test_a_transposed_convolution_has_as_many_terms_as_channels():
+    """Of 4,096 terms of 127 * 127, float32 holds no sum that is odd."""
+    x, weight = torch.full((1, 4096, 8), 127.0), torch.full((4096, 1, 1), 127.0)
+    weight[7], x[0, 9] = 126.0, 125.0
+    run = torch.nn.functional.conv_transpose1d
+    exact = run_widened(run, [x, weight])
+    assert not torch.equal(exact.float().double(), exact)
+    assert not torch.equal(run_widened(run, [x, weight], moved=1), exact)
+
+
+def test_what_is_added_at_a_single_place_is_a_sum():
+    def run(x):
+        return x.new_zeros(4).index_add_(0, torch.tensor(2), x[:1] / 3)
+
+    assert run_widened(run, [torch.ones(3)], moved=1).shape == (4,)
+
+
 def test_gelu_loses_what_a_sum_of_one_and_its_error_function_does():
     """That is all of it far below 0; float32 holds 3e-8 of the sum at -4, which is 6e-5."""
     x = torch.tensor([-6.0, -4.0, -1.0, 1.0])

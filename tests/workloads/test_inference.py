@@ -410,8 +410,17 @@ BY_USE = [
     ("clip_eps:f32 x[n]:f32", "return x.clamp(max=1 + clip_eps)", "uniform, min 0.05, max 0.5"),
     ("eps:f32 x[n]:f32", "return x.clamp(eps, 1 - eps).log()", "uniform, min 5e-07, max 2e-06"),
     ("theta:f32 x[n]:f32", "return (theta ** -x).sin()", "uniform, min 10000.0, max 500000.0"),
-    ("theta:f32 x[n]:f32", "return x * theta", "uniform, min 0.0, max 2.0"),
-    ("scale:f32 x[n,v]:f32", "return (x * scale).logsumexp(-1)", "uniform, min 1.0, max 64.0"),
+    ("theta:f32 x[n]:f32", "return (x * theta).sin()", "uniform, min 0.0, max 2.0"),
+    (
+        "scale:f32 x[n,v]:f32 labels[n]:i64",
+        "return F.cross_entropy(x * scale, labels) + x.gather(1, labels[:, None])",
+        "uniform, min 1.0, max 64.0",
+    ),
+    (
+        "scale:f32 q[n,d]:f32",
+        "return (q @ q.T * scale).log_softmax(-1)",
+        "uniform, min 0.0, max 2.0",
+    ),
     ("scale:f32 x[n,v]:f32", "return x * scale", "uniform, min 0.0, max 2.0"),
     (
         "inv_scale:f32 x[n]:f32",
@@ -509,6 +518,29 @@ BY_USE = [
         "integers, min 0, max v - d, ends True",
     ),
     ("by:i32 x[n]:i32", "return x >> by", "integers, min 0, max 15, ends True"),
+    (
+        "groups:i32 x[n]:f32",
+        "return x[: len(x) // groups]",
+        "integers, min 1, max 64, ends True",
+        "groups <= n",
+    ),
+    (
+        "stride:i32 x[n]:f32",
+        "return x[::stride]",
+        "integers, min 1, max 64, ends True",
+        "stride <= n",
+    ),
+    (
+        "k:i32 x[n,v]:f32",
+        "at = [k for k in range(3)]\n    return x[:, :k] + len(at)",
+        "integers, min 0, max v, ends True",
+    ),
+    ("k:i32 x[n,v]:f32", "return torch.topk(input=x, k=k)[0]", "integers, min 1, max v, ends True"),
+    (
+        "seed:i64 x[n]:f32",
+        "s = (seed ^ (seed >> 16)) * 0x85EBCA6B\n    return x * s",
+        f"integers, min 0, max {2**31 - 1}, ends True",
+    ),
     ("by[n]:i64 x[n]:i32", "return (x + 1) >> by.int()", "integers, min 0, max 15, ends True"),
     ("flip:i32 x[n]:f32", "return x.flip(0) if not flip else x", "integers, min 0, max 1"),
     ("no_decay[n]:u8 x[n]:f32", "return torch.where(no_decay != 0, x, x / 2)", "boolean"),
@@ -519,6 +551,8 @@ BY_USE = [
     ),
     ("a_s[n]:f32 x[n]:f32", "return a_s * x", "scales, min 0.00390625, max 0.125"),
     ("grad_norm[n]:f32 x[n]:f32", "return x / (grad_norm + 1)", "uniform, min 0.0, max 4.0"),
+    ("norms[n]:f32 x[n,d]:f32", "return x / norms[:, None]", "scales, min 0.25, max 4.0"),
+    ("q_norm[d]:f32 x[n,d]:f32", "return x * q_norm", "values"),
     ("kd_temperature:f32 x[n]:f32", "return x / kd_temperature", "uniform, min 0.5, max 2.0"),
     (
         "alphas[n]:f32 x[n]:f32",
@@ -529,6 +563,11 @@ BY_USE = [
         "sizes[n]:i64 x[n]:f32",
         "return x / sizes.clamp(min=1).float()",
         "integers, min 0, max 8192",
+    ),
+    (
+        "sizes[n]:i64 x[n]:f32",
+        "return x / sizes.clamp(max=8).float()",
+        "integers, min 1, max 8192",
     ),
     (
         "ids[n]:i64 x[n]:f32",
@@ -578,34 +617,49 @@ def test_what_a_reference_does_with_an_input_says_what_that_is(case):
     assert str(made.rules[_name_of(case)]) == rule, made.unmade
 
 
-#: What becomes of ``x[m]`` and of ``old[m]``, and whether that may be NaN.
+#: What becomes of ``x[m]`` and of ``old[m]``, and with which ``beta`` and ``first`` that is left
+#: out; None where it never is, or where nothing shows it.
 LEFT_OUT = [
     (
         "out = x * 2\nif beta != 0:\n    out = out + beta * old.float()\nreturn out.to(old.dtype)",
-        True,
+        ("beta", [0.0], [0.5, 1.0]),
     ),
-    ("return x if first else x + old", True),
-    ("out = torch.zeros_like(old) + x\nreturn out if first else out + old", True),
-    ("if first:\n    return x * 2\nreturn x * 2 + old", True),
-    ("y = old.float()\nif beta == 0:\n    return x\nreturn x + y", True),
-    ("y = old.float()\nif first:\n    y = -y\nreturn x + y", False),
-    ("return x + old if first else x - old", False),
-    ("total = old.sum()\nreturn x if first else x + old", False),
-    ("return x if len(x) > 3 else x + old", False),
-    ("return x if beta == 0 else x + scales", False),  # no more than a factor for all
+    ("return x if first else x + old", ("first", [True], [False])),
+    (
+        "out = torch.zeros_like(old) + x\nreturn out if first else out + old",
+        ("first", [True], [False]),
+    ),
+    ("if not first:\n    return x * 2\nreturn x * 2 + old", ("first", [False], [True])),
+    ("y = old.float()\nif beta <= 0.5:\n    return x\nreturn x + y", ("beta", [0.0, 0.5], [0.75])),
+    ("y = old.float()\nif first:\n    y = -y\nreturn x + y", None),
+    ("return x + old if first else x - old", None),
+    ("total = old.sum()\nreturn x if first else x + old", None),
+    ("return x if len(x) > 3 else x + old", None),
+    ("return x if beta == 0 else x + scales", None),  # no more than a factor for all
 ]
 
 
-@pytest.mark.parametrize(("lines", "may_be"), LEFT_OUT)
-def test_what_is_left_out_where_a_scalar_says_so_may_be_nan(lines, may_be):
+@pytest.mark.parametrize(("lines", "by"), LEFT_OUT)
+def test_what_is_left_out_where_a_scalar_says_so_is_nan_there_and_nowhere_else(lines, by):
     data = signature(
         "op", "m d=8", "x[m]:f32 old[m]:f32 scales[d]:f32 beta:f32 first:bool", "y[m]:f32"
     )
     body = "".join(f"    {line}\n" for line in lines.splitlines())
     data["reference"] = f"import torch\ndef run(x, old, scales, beta, first):\n{body}"
-    asked = plan(Definition.model_validate(data)).uses.asked
-    assert ({str(each) for each in asked.get("old", ())} == {"nan"}) == may_be
-    assert not asked.get("scales")
+    definition = Definition.model_validate(data)
+    found = plan(definition).uses.left_out
+    assert found.keys() == ({"old"} if by else set())
+    if by:
+        scalar, left_out, used = by
+        assert found["old"].scalar == scalar
+        assert all(map(found["old"].applies, left_out))
+        assert not any(map(found["old"].applies, used))
+        explained = "\n".join(plan(definition).explained())
+        assert f"; NaN where {scalar} says that it is left out" in explained
+    for seed in range(48):
+        inputs = make_inputs(definition, make_workload(definition, {"m": 9}, seed))
+        is_out = "old" in found and found["old"].applies(inputs[found["old"].scalar])
+        assert bool(inputs["old"].isnan().any()) == is_out
 
 
 def test_parts_of_an_integer_with_which_is_calculated_are_not_only_moved():
@@ -627,8 +681,12 @@ def test_a_sentinel_may_be_named_by_the_description_alone():
     for described, sentinels in (
         ("Each token's adapter, -1 for none.", [-1]),
         ("Class, or -100 where it is ignored", [-100]),
+        ("slot of each sequence, or -1", [-1]),
         ("Along dim -1", None),
         ("In [-1.5, 2]", None),
+        ("Column indices, indptr[-1] of them.", None),
+        ("From argsort(dim=-1)", None),
+        ("In 0..v -1, never -1.", None),
     ):
         data = signature("op", "n v=64", "ids[n]:i32 x[n,v]:f32", "y[n]:f32")
         data["inputs"]["ids"]["description"] = described
@@ -1290,6 +1348,7 @@ def test_a_soft_cap_may_be_0_where_the_reference_compares_it_with_that(asks, lea
         ("router_logits[n,e]:f32", "x.sigmoid() + x.softmax(-1)", False, True),
         ("router_logits[n,e]:f32 bias[e]:f32", "x.sigmoid() + bias", False, True),
         ("router_logits[n,e]:f32 hidden[n,e]:f32", "x.softmax(-1) * hidden", True, False),
+        ("router_logits[n,e]:f32", "x.exp() / x.exp().sum(-1) * x.sigmoid()", False, True),
     ],
 )
 def test_logits_of_routers_may_be_far_or_tie_where_that_decides_nothing_else(
@@ -1300,7 +1359,7 @@ def test_logits_of_routers_may_be_far_or_tie_where_that_decides_nothing_else(
     given["reference"] = f"def run({names}):\n    return ({reads}).topk(8).indices\n"
     rule = plan(Definition.model_validate(given)).rules["router_logits"]
     assert (rule.kind, rule.far, rule.ties) == ("router_logits", far, ties)
-    assert rule.low == ("softmax" not in reads)
+    assert rule.low == ("softmax" not in reads and "exp" not in reads)
 
 
 def test_a_momentum_of_nesterov_is_not_0():
