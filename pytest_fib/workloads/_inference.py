@@ -343,9 +343,9 @@ def _token_ids(subject: Subject) -> InputRule | None:
 
 
 def _known_tokens(subject: Subject) -> InputRule | None:
-    """Of any vocabulary, where only numbers depend on them; the first that is none as well.
+    """Tokens of a vocabulary that nothing says the size of, where no place or size depends on them.
 
-    What the reference says is below its size is one.
+    If the reference compares them with a number, up to that: it may be the first that is no token.
     """
     name, uses = subject.name, subject.uses
     if name not in uses.calculated or subject.spec.dtype.itemsize_bits < 32:
@@ -782,7 +782,7 @@ def _switch(subject: Subject) -> InputRule | None:
 
 
 def _begin(subject: Subject) -> InputRule | None:
-    """Where elements are cut out, or put, of which there are so many: none is past the end."""
+    """The first of so many places of an axis, as a size says: the last of them is on it as well."""
     found = subject.uses.begins.get(subject.name)
     if found is None:
         return None
@@ -791,7 +791,7 @@ def _begin(subject: Subject) -> InputRule | None:
 
 
 def _norm(subject: Subject) -> InputRule | None:
-    """Norms of rows, and what these may be at most; not the weights of a normalisation."""
+    """Norms of rows, or the most that these may be; not weights, which have a last axis."""
     shapes = [spec.shape for spec in subject.definition.inputs.values() if spec.shape]
     lasts = {shape[-1] for shape in shapes if len(shape) > 1}
     are_weights = lasts & {*(subject.spec.shape or ())}
@@ -964,7 +964,7 @@ def _clip_range(subject: Subject) -> InputRule | None:
 
 
 def _logit_scale(subject: Subject) -> InputRule | None:
-    """Of losses of cosines, such as ArcFace's, up to 64; not of attention."""
+    """Of the logits of a loss, up to 64 as ArcFace's; attention's is another."""
     makes_loss = subject.uses.calls & {"cross_entropy", "log_softmax", "logsumexp", "nll_loss"}
     has_classes = bool(subject.uses.picks) and not subject.input("q", "query", "k", "key")
     return kinds.Uniform(min=1.0, max=64.0) if makes_loss and has_classes else None

@@ -146,7 +146,7 @@ class ReferenceUses:
     behind: dict[str, tuple[str, int]] = field(default_factory=dict)
     #: Indices of places that elements are put at all at once: two in one place are in no order.
     placed: set[str] = field(default_factory=set)
-    #: Where as many elements of an axis begin as a number, or the size of another, says.
+    #: Integers from which on an axis is cut, and by how many elements: a number, or an axis' size.
     begins: dict[str, tuple[str, str | int]] = field(default_factory=dict)
     #: Integers by which others are shifted; those of which only is asked whether they are true.
     shifts: set[str] = field(default_factory=set)
@@ -219,7 +219,7 @@ class ReferenceUses:
     #: The infinities and NaN that the reference asks for whether inputs' elements are these; all
     #: of them where it only moves elements, whatever these are.
     asked: dict[str, set[float]] = field(default_factory=dict)
-    #: The floating inputs that are left out where a scalar says so.
+    #: The floating inputs that aren't used where a scalar says so, as ``y`` where ``beta`` is 0.
     left_out: dict[str, LeftOut] = field(default_factory=dict)
     #: The floating inputs of which a softmax is made, or a logarithm of a sum of exponentials.
     weighed: set[str] = field(default_factory=set)
@@ -482,7 +482,7 @@ class _Reader(ast.NodeVisitor):
                     noted.setdefault(last, axis)
 
     def _note_room(self, tensor: ast.expr, dim: int, first: str, part: ast.Slice) -> None:
-        """Note where so many begin as another size says, as in ``cache[b, n : n + new]``."""
+        """Note from where on a tensor is cut by another one's size: ``cache[b, n : n + new]``."""
         upper = self._expressions.calculation(part.upper) or part.upper
         match upper:
             case ast.BinOp(left=begin, op=ast.Add(), right=size) if (
