@@ -33,7 +33,8 @@ def _power(base: Any, exponent: Any) -> Any:
     raise OverflowError(f"{exponent} is too high a power")
 
 
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+#: What two numbers are compared by.
+COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -61,7 +62,7 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
 _METHODS = frozenset({"item", "max", "min", "sum", "numel", "size", "dim", "all", "any"})
 _SUPPORTED = (
     ast.Name, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.expr_context,
-    ast.And, ast.Or, *_COMPARE, *_BINARY, *_UNARY,
+    ast.And, ast.Or, *COMPARE, *_BINARY, *_UNARY,
 )  # fmt: skip
 
 
@@ -220,7 +221,7 @@ def _applied(function: Callable[..., Any], *arguments: ast.expr) -> Compute:
 def _comparison(node: ast.Compare) -> Compute:
     if len(node.ops) > 1:
         return _boolean(ast.BoolOp(ast.And(), _conjuncts(node)))
-    return _applied(_COMPARE[type(node.ops[0])], node.left, node.comparators[0])
+    return _applied(COMPARE[type(node.ops[0])], node.left, node.comparators[0])
 
 
 def _boolean(node: ast.BoolOp) -> Compute:

@@ -22,7 +22,7 @@ from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
     from pytest_fib.data import InputRule
-    from pytest_fib.workloads._reference_uses import ReferenceUses
+    from pytest_fib.workloads._reference_uses import LeftOut, ReferenceUses
     from pytest_fib.workloads._tensors import FillContext
 
 #: A number, or another input's name with its tensor, or its number.
@@ -86,18 +86,16 @@ def put_limits(
     if asked := special_values(name, context.definition, uses, rule):
         _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
     if may_be_any(name, context.definition, rule):
-        _put_left_out(name, tensor, uses, context, before)
+        _put_unused(tensor, uses.left_out.get(name), context, before)
 
 
-def _put_left_out(
-    name: str,
+def _put_unused(
     tensor: torch.Tensor,
-    uses: ReferenceUses,
+    left_out: LeftOut | None,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
-    """Put NaN into an input where the reference does nothing with it, since a scalar says so."""
-    left_out = uses.left_out.get(name)
+    """Put NaN into an input in workloads in which the reference doesn't use it."""
     if left_out is not None and left_out.applies(before[left_out.scalar]):
         put_special_values(cases_of([nan]), context.turn, tensor, context.device_random)
 

@@ -8,7 +8,6 @@ by is not zero, unless the reference looks for that.
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from math import inf, nan
 from operator import ne
 from typing import TYPE_CHECKING, Any
 
+from pytest_fib.workloads._constraints import COMPARE
 from pytest_fib.workloads._copied_inputs import NOT_FINITE, copied_inputs
 from pytest_fib.workloads._folding import folded, with_constants
 from pytest_fib.workloads._inlining import inlined_run
@@ -108,20 +108,9 @@ _CLAMPS = {"clamp": 2, "clip": 2, "clamp_max": 1}
 _CLAMPS_BELOW = {"clamp": 1, "clip": 1, "clamp_min": 1}
 
 
-#: What two numbers are compared by.
-_COMPARED_BY: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-
-
 @dataclass(frozen=True)
 class LeftOut:
-    """Where a reference does nothing with a tensor: if a comparison of a scalar has that result."""
+    """When a reference does not use a tensor: if a scalar compares so with a number."""
 
     scalar: str
     compare: Callable[[Any, Any], bool]
@@ -325,6 +314,11 @@ def _added_or_greater(name: str, arguments: Sequence[ast.expr]) -> Sequence[ast.
     if name in ("index_add", "scatter_add"):
         return arguments[-1:]
     return arguments if name == "maximum" else None
+
+
+def _keyword(keywords: Sequence[ast.keyword], name: str) -> list[ast.expr]:
+    """The argument of a call that has that name; nothing where none has."""
+    return [each.value for each in keywords if each.arg == name]
 
 
 def _factors(node: ast.expr) -> Iterator[ast.expr]:
@@ -635,7 +629,7 @@ class _Reader(ast.NodeVisitor):
                 self._uses.asked.setdefault(sought.input, set()).update((-inf, inf))
         if name != "hardshrink" or not arguments:
             return
-        given = [each.value for each in keywords if each.arg == "lambd"] or arguments[1:]
+        given = _keyword(keywords, "lambd") or arguments[1:]
         limit = self._number(given[0]) if given else 0.5
         for number in () if limit is None else (limit, -limit):
             self._limited_by(arguments[0], number)
@@ -773,7 +767,7 @@ class _Reader(ast.NodeVisitor):
     def _clamped(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note an integer that is clamped to the size of an axis, and scalars that are limits."""
         most, least = (
-            [each.value for each in keywords if each.arg == keyword] or arguments[places[name] :]
+            _keyword(keywords, keyword) or arguments[places[name] :]
             if arguments and name in places
             else []
             for keyword, places in (("max", _CLAMPS), ("min", _CLAMPS_BELOW))
@@ -883,9 +877,8 @@ class _Reader(ast.NodeVisitor):
             case ast.Subscript(value=value):
                 return self._is_clamped(value, depth)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
-                given = [each.value for each in node.keywords if each.arg == "min"]
-                least = [*given, *node.args[:1]][:1] if attr in _CLAMPS_BELOW else []
-                numbers = [constant(each) for each in least]
+                least = _keyword(node.keywords, "min") or node.args[:1]
+                numbers = [constant(each) for each in least if attr in _CLAMPS_BELOW]
                 is_above = any(isinstance(n, int | float) and n > 0 for n in numbers)
                 return is_above or self._is_clamped(value, depth)
         held = self._expressions.value_of(node) if depth else None
@@ -893,7 +886,7 @@ class _Reader(ast.NodeVisitor):
 
     def _classes(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note numbers below how many there are."""
-        given = [each.value for each in keywords if each.arg == _CLASSES[name]] or arguments[1:2]
+        given = _keyword(keywords, _CLASSES[name]) or arguments[1:2]
         index = self._expressions.integer(arguments[0]) if arguments else None
         if index and given and (below := self._expressions.size(given[0])):
             self._uses.picks.setdefault(index, below)
@@ -901,24 +894,19 @@ class _Reader(ast.NodeVisitor):
     def _ignored(self, classes: ast.expr, keywords: list[ast.keyword]) -> None:
         """Note the class that a loss leaves out."""
         name = self._expressions.integer(classes)
-        numbers = [constant(each.value) for each in keywords if each.arg == "ignore_index"]
-        for number in numbers if name else ():
-            if isinstance(number, int):
-                self._uses.equals.setdefault(str(name), set()).add(number)
+        for number in map(constant, _keyword(keywords, "ignore_index")):
+            if name is not None and isinstance(number, int):
+                self._uses.equals.setdefault(name, set()).add(number)
 
     def _takes_some(self, arguments: list[ast.expr], keywords: list[ast.keyword]) -> None:
         """Note how many of an axis are taken, as by ``x.topk(k, dim=-1)``."""
-        given = {each.arg: each.value for each in keywords}
-        arguments = [*([given["input"]] if "input" in given else []), *arguments]
-        if not arguments:
+        arguments = [*_keyword(keywords, "input"), *arguments]
+        counts = _keyword(keywords, "k") or arguments[1:2]
+        dims = [constant(each) for each in _keyword(keywords, "dim") or arguments[2:3]] or [-1]
+        name = self._expressions.integer(counts[0]) if counts else None
+        if name is None or not arguments or not isinstance(dims[0], int):
             return
-        count = [*arguments[1:2], *(given[key] for key in ("k",) if key in given)]
-        dim = [*arguments[2:3], *(given[key] for key in ("dim",) if key in given)]
-        number = constant(dim[0]) if dim else -1
-        name = self._expressions.integer(count[0]) if count else None
-        if name is None or not isinstance(number, int):
-            return
-        if axis := self._expressions.axis(arguments[0], number, name):
+        if axis := self._expressions.axis(arguments[0], dims[0], name):
             self._uses.lengths.setdefault(name, axis)
 
     def _converted(self, name: str, arguments: list[ast.expr]) -> None:
@@ -1341,9 +1329,9 @@ class _Reader(ast.NodeVisitor):
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return self._asked_of_scalar(inner, 1 - case)
             case ast.Compare(left=left, ops=[operation], comparators=[right]):
-                compare, number = _COMPARED_BY.get(type(operation)), self._number(right)
+                compare, number = COMPARE.get(type(operation)), self._number(right)
             case _:
-                left, compare, number = test, operator.ne, 0
+                left, compare, number = test, COMPARE[ast.NotEq], 0
         scalar = next(iter(self._scalars([left])), None)
         if scalar is None or compare is None or number is None:
             return None

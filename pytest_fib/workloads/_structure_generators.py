@@ -59,8 +59,7 @@ def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, context: FillContext) -> N
 
 
 def _lengths(tensor: torch.Tensor, rule: kinds.Lengths, context: FillContext) -> None:
-    least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
-    lengths = _split(context.whole(rule.total), least, context)
+    lengths, least = _shared(tensor, rule, context)
     if rule.max is not None:
         lengths = _capped(lengths, least, context.whole(rule.max), context.host_random)
     tensor.copy_(lengths)
@@ -86,14 +85,21 @@ def _capped(
 
 
 def _starts(tensor: torch.Tensor, rule: kinds.Starts, context: FillContext) -> None:
-    least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
-    lengths = _split(context.whole(rule.total), least, context)
+    lengths, _ = _shared(tensor, rule, context)
     tensor.copy_(lengths.cumsum(0) - lengths)
 
 
 def _ends(tensor: torch.Tensor, rule: kinds.Ends, context: FillContext) -> None:
+    lengths, _ = _shared(tensor, rule, context)
+    tensor.copy_(lengths.cumsum(0))
+
+
+def _shared(
+    tensor: torch.Tensor, rule: kinds.Split, context: FillContext
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lengths of sequences that share a total, one for each element; and the least of each."""
     least = torch.full(tensor.shape, 0 if rule.allow_empty else 1)
-    tensor.copy_(_split(context.whole(rule.total), least, context).cumsum(0))
+    return _split(context.whole(rule.total), least, context), least
 
 
 def _split(total: int, least: torch.Tensor, context: FillContext) -> torch.Tensor:
