@@ -225,6 +225,7 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     """A size of an axis, which may equal one that is known."""
     axis, domain = choice.axis, choice.domain
     others = {**_sizes_that_lead_to_others(planned, choice), **_sizes_beside(planned, choice)}
+    others |= _multiples(planned, axis)
     largest = _largest(planned, choice) if axis == how.lead else None
     sort: Sort = "size" if largest is None or not how.once else "largest"
     only = _odd_ones(choice) if axis in how.odd else None
@@ -241,6 +242,13 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     only_at = only and (lambda i: only(domain[i]))
     bounds = Bounds(0, choice.affordable - 1, places, place, only_at)
     return domain[draw_number(draw, axis + how.deck, sort, bounds)]
+
+
+def _multiples(planned: Plan, axis: str) -> dict[str, int]:
+    """Sizes that leave no remainder where the reference divides by a number that no tile is of."""
+    numbers = sorted(planned.uses.multiples.get(axis, ()))
+    numbers = [number for number in numbers if number & (number - 1)]
+    return {f"{axis}, {k} * {n}": k * n for n in numbers for k in (2, 8)}
 
 
 def _is_odd(beyond: int, size: int) -> bool:

@@ -387,6 +387,8 @@ def _with_specials(
     near = (size >= top - reach) & (size <= top + reach)
     finite = seen.isfinite() & (rounded.isfinite() | near)
     overflow_is_near = seen.isinf() & (value * seen.sign() >= top - reach)
+    if got.dtype.itemsize < 4:  # float32 holds what is exactly the largest: it was clamped to that
+        overflow_is_near &= size != top
     same = _same(seen, rounded) | overflow_is_near
     # Sums that overflow: the order of terms decides which elements are inf or NaN.
     limited = value.isfinite() & (rounded.isfinite() | (size > _FLOAT32_MAX))

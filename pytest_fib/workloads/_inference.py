@@ -94,6 +94,12 @@ class Subject:
         """The first of these inputs that the definition has."""
         return next((name for name in names if name in self.definition.inputs), None)
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether lengths may be 0: the description says so, or the reference takes that."""
+        is_said = _MAY_BE_0.search(self.spec.description or "") is not None
+        return is_said or self.uses.takes_nothing(self.name)
+
     def dim(self, name: str | None, dim: int) -> str | None:
         """The axis of one dimension of another input."""
         spec = None if name is None else self.definition.inputs.get(name)
@@ -178,8 +184,19 @@ def _of_each_row(
 
 
 def _factors(subject: Subject) -> InputRule | None:
-    """Positive; but any values where they are added, as in ``x * (1 + scale)``."""
-    return None if subject.name in subject.uses.added else kinds.Scales()
+    """Positive; but any values where they are added, as in ``x * (1 + scale)``.
+
+    Around 1 where nothing is quantised.
+    """
+    definition = subject.definition
+    specs = (*definition.inputs.values(), *definition.outputs.values())
+    has_codes = any(
+        spec.dtype.itemsize_bits <= 8 and spec.dtype is not DType.BOOL for spec in specs
+    )
+    if subject.name in subject.uses.added:
+        return None
+    is_quantised = has_codes or re.search(r"int8|float8|round|>>", definition.reference)
+    return kinds.Scales() if is_quantised else kinds.Scales(min=0.25, max=4.0)
 
 
 def _of_parts(total: str, subject: Subject) -> InputRule | None:
@@ -191,11 +208,20 @@ def _of_parts(total: str, subject: Subject) -> InputRule | None:
     floats = [spec for spec in definition.inputs.values() if spec.dtype.is_floating]
     rows = [spec.shape[:1] for spec in (*definition.outputs.values(), *floats) if spec.shape]
     is_end = re.fullmatch(_ENDS, subject.name) is not None
-    is_start = "embedding_bag" in subject.uses.calls or re.fullmatch(_STARTS, subject.name)
+    is_start = "embedding_bag" in subject.uses.calls or _last_goes_on(subject)
+    is_start = is_start or re.fullmatch(_STARTS, subject.name) is not None
     if shape not in rows or shape[0] == total or not (is_start or is_end):
         return None
-    empty = subject.uses.takes_nothing(subject.name)
+    empty = subject.may_be_empty
     return (kinds.Ends if is_end else kinds.Starts)(total=total, allow_empty=empty)
+
+
+def _last_goes_on(subject: Subject) -> bool:
+    """Whether the last sequence goes on to the end, as in ``starts[1:] + [n]``."""
+    reference = subject.definition.reference
+    copies = re.findall(rf"(\w+)\s*=\s*{subject.name}\.(?:tolist|long|int|to)\(", reference)
+    rest = rf"\b({'|'.join((subject.name, *copies))})\[1:\](\.\w+\([^()]*\))?"
+    return re.search(rf"\b(cat|pad)\([\[(]?{rest}|{rest}\s*\+\s*\[", reference) is not None
 
 
 def _indptr(subject: Subject) -> InputRule | None:
@@ -212,9 +238,12 @@ def _indptr(subject: Subject) -> InputRule | None:
     if of_queries in (None, subject.name):
         return kinds.Indptr(total=total, parts=_parts(subject))
     if "cross" in subject.definition.op_type:  # to other tokens, of which there may be fewer
-        empty = subject.uses.takes_nothing(subject.name)
+        empty = subject.may_be_empty
         return kinds.Indptr(total=total, parts=_parts(subject), allow_empty=empty)
     # Pages hold page_size tokens each; the last one of a sequence may hold fewer.
+    # A reference that says what to do where no key is left has fewer keys than queries as well.
+    if subject.uses.of_some and subject.may_be_empty and not subject.input("kv_indices"):
+        return kinds.Indptr(total=total, parts=_parts(subject))
     pages = subject.axis("page_size") if subject.input("kv_indices", "page_indices") else None
     return kinds.Indptr(
         total=total, parts=_parts(subject), at_least=of_queries, page_size=pages or 1
@@ -302,7 +331,7 @@ def _seq_lens(subject: Subject) -> InputRule | None:
     pages, size = _pages(subject, table) if table else (None, None)
     if table is not None and size is not None:
         longest_in_table = f"{subject.dim(table, 1)} * {size}"
-        empty = subject.uses.takes_nothing(subject.name)
+        empty = subject.may_be_empty
         return kinds.SeqLens(max=longest_in_table, pages=pages, page_size=size, allow_empty=empty)
     return _lengths_along(subject, subject.axis("max_seq_len", "max_kv_len", "seq_len"))
 
@@ -311,7 +340,7 @@ def _lengths_along(subject: Subject, axis: str | None) -> InputRule | None:
     """Nothing may be as long as the axis, but no sequence is empty that the reference can't do."""
     if axis is None:
         return None
-    return kinds.SeqLens(max=axis, allow_empty=subject.uses.takes_nothing(subject.name))
+    return kinds.SeqLens(max=axis, allow_empty=subject.may_be_empty)
 
 
 def _block_table(subject: Subject) -> InputRule | None:
@@ -375,7 +404,11 @@ def _top_k(subject: Subject) -> InputRule | None:
     vocabulary = subject.axis("vocab_size", "vocabulary", "vocab", "num_classes")
     uses, name = subject.uses, subject.name
     least = uses.pads.get(name, 0 if 0 in uses.limits.get(name, ()) else 1)  # switched off
-    return None if vocabulary is None else kinds.Integers(min=least, max=vocabulary, ends=True)
+    if vocabulary is None:
+        return None
+    is_kept_within = uses.beyond.get(name) == vocabulary
+    most = f"{vocabulary} + 1" if is_kept_within else vocabulary
+    return kinds.Integers(min=least, max=most, ends=True)
 
 
 def _topk_ids(subject: Subject) -> InputRule | None:
@@ -394,8 +427,11 @@ def _topk_ids(subject: Subject) -> InputRule | None:
 def _sentinels(subject: Subject) -> list[int] | None:
     """The number below 0 that the reference compares it with, or that its description names."""
     pad = subject.uses.pads.get(subject.name)
-    if pad is None and (named := _NEGATIVE.search(subject.spec.description or "")):
+    said = subject.spec.description or ""
+    if pad is None and (named := _NEGATIVE.search(said)):
         pad = int(named["or"] or named["of"])
+    if pad == -1 and _ANY_NEGATIVE.search(said):
+        return [-100, -1]
     return None if pad is None or pad < subject.spec.dtype.ends[0] else [pad]
 
 
@@ -446,8 +482,7 @@ def _bytes(subject: Subject) -> InputRule | None:
 def _pixels(subject: Subject) -> InputRule | None:
     """All that bytes hold which become floating numbers, or 16 bits of sound."""
     dtype = subject.spec.dtype
-    is_byte = subject.name in subject.uses.numbers and dtype is DType.UINT8
-    return _any_number(subject) if is_byte or dtype is DType.INT16 else None
+    return _any_number(subject) if dtype in (DType.UINT8, DType.INT16) else None
 
 
 def _differences(subject: Subject) -> InputRule | None:
@@ -735,7 +770,7 @@ def _lengths(subject: Subject) -> InputRule | None:
     axis = subject.uses.lengths.get(subject.name)
     if axis is None or subject.uses.beyond.get(subject.name) != axis:
         return _lengths_along(subject, axis)
-    least = 0 if subject.uses.takes_nothing(subject.name) else 1
+    least = 0 if subject.may_be_empty else 1
     return kinds.Integers(min=least, max=f"{TIMES_AS_LONG} * {axis}")
 
 
@@ -790,6 +825,12 @@ def _begin(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=0, max=f"{axis} - {size}", ends=True)
 
 
+def _said(subject: Subject) -> InputRule | None:
+    """Not below 0, as the description says; above 1 as well."""
+    is_said = _NOT_NEGATIVE.search(subject.spec.description or "") is not None
+    return kinds.Uniform(min=0.0, max=4.0, ends=True) if is_said else None
+
+
 def _norm(subject: Subject) -> InputRule | None:
     """Norms of rows, or the most that these may be; not weights, which have a last axis."""
     shapes = [spec.shape for spec in subject.definition.inputs.values() if spec.shape]
@@ -820,7 +861,7 @@ def _scalar_length(subject: Subject) -> InputRule | None:
 
 def _up_to(most: str, subject: Subject) -> InputRule:
     """From 1 on; from 0, or -1, where the reference takes that."""
-    least = 0 if subject.uses.takes_nothing(subject.name) else 1
+    least = 0 if subject.may_be_empty else 1
     return kinds.Integers(min=subject.uses.pads.get(subject.name, least), max=most, ends=True)
 
 
@@ -933,11 +974,13 @@ def _some_factor(subject: Subject) -> InputRule:
     from_one = from_one or re.fullmatch(_BELOW_ONE, name)
     if name in uses.scalars.thresholds and not limits:
         are_shares = bool(uses.calls & {"softmax", "sigmoid"}) or "thresh" not in name
-        return kinds.Uniform(min=LEAST_THRESHOLD, max=1.0 if are_shares else MOST_THRESHOLD)
+        least = 0.0 if "margin" in name else LEAST_THRESHOLD
+        return kinds.Uniform(min=least, max=1.0 if are_shares else MOST_THRESHOLD)
     may_be_off = name in uses.scalars.zero or uses.scalars.asks(name, 0)
     is_small = re.fullmatch(_SMALL, name) is not None
     is_small |= "leaky_relu" in uses.calls  # max(x, slope * x) is one up to there
     may_be_above = name in uses.scalars.zero - uses.scalars.shares and not is_small
+    may_be_above |= re.fullmatch(_SCALE, name) is not None
     most = (
         BELOW_ONE if from_one and not uses.scalars.asks(name, 1) else 2.0 if may_be_above else 1.0
     )
@@ -1147,10 +1190,17 @@ _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 
+#: What a description says of lengths that may be 0, and of factors that are not below 0.
+_MAY_BE_0 = re.compile(r"\b(may|can|could) be (0|zero|empty)\b|\b(0|zero|empty) is allowed\b", re.I)
+_NOT_NEGATIVE = re.compile(r"\b(not |never |non-?)negative\b|>= ?0(?![.\d])|\bat least 0\b", re.I)
+
 _STARTS, _ENDS = r"(.*_)?(starts?|begins?)", r"(.*_)?ends?"
 #: What a description says that stands for nothing; not the last dimension.
 _STANDS_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
 _NEGATIVE = re.compile(rf"(or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_STANDS_FOR})\b")
+
+#: Where any number below 0 stands for nothing.
+_ANY_NEGATIVE = re.compile(r"(?<!not )(?<!non-)\bnegative\b", re.I)
 
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
@@ -1211,6 +1261,13 @@ RULES: tuple[Rule, ...] = (
     Rule("a share, which may be 0", _SHARES, lambda s: _SHARE, "floating", scalar=True),
     Rule(
         "of either sign", rf"(.*_)?(offset|shift|bias|{_FILLED})", _signed, "floating", scalar=True
+    ),
+    Rule(
+        "decibels below the most",
+        "top_db",
+        lambda s: kinds.Uniform(min=10.0, max=100.0),
+        "floating",
+        scalar=True,
     ),
     Rule("a momentum", r"(.*_)?momentum", _momentum, "floating", scalar=True),
     Rule("around 1", r"(.*_)?temp(erature)?", _temperature, "floating", scalar=True),
@@ -1292,6 +1349,7 @@ RULES: tuple[Rule, ...] = (
     Rule("compared with shares of a softmax", ".*", _share_of, "floating"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
+    Rule("not negative, as its description says", ".*", _said, "floating"),
     Rule("a mask", _MASK, _mask, "not packed"),
     Rule("labels, of which the reference asks for some", ".*", _asked, "integer"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),

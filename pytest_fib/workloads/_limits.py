@@ -7,7 +7,7 @@ Random elements hardly ever equal them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import log, nan, sqrt
+from math import inf, isnan, log, nan, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -15,9 +15,15 @@ import torch
 from pytest_fib.data import kinds
 from pytest_fib.workloads._constraints import constraints_on
 from pytest_fib.workloads._places import one_of_each, row_count
-from pytest_fib.workloads._plan import HOLD_ANY, may_be_any, special_values, value_patterns
+from pytest_fib.workloads._plan import (
+    HOLD_ANY,
+    may_be_any,
+    picking,
+    special_values,
+    value_patterns,
+)
 from pytest_fib.workloads._reference_uses import SORTING
-from pytest_fib.workloads._special_values import cases_of, is_lse
+from pytest_fib.workloads._special_values import SPECIAL_VALUES, cases_of, is_lse
 from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
@@ -34,8 +40,13 @@ HALVES = 8
 #: Of so many workloads, one is without them where values are normal; and one has integers that end
 #: at such a number.
 USUAL_TURNS, INTEGER_TURNS = 4, 3
+#: Of so many, one has integers that all are well below such a number.
+BELOW_TURNS = 12
 #: Of so many workloads, one has infinities or NaN where the reference asks for these.
 ASKED_TURNS = 3
+#: Of so many workloads, one has rows whose largest element an index picks; and one has integers
+#: of which that share is what another input has.
+PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
 #: Where they may be all of a row.
 WHOLE_ROWS = {"all", "start", "end"}
 #: What tells equal numbers from others.
@@ -57,8 +68,7 @@ def put_limits(
     ``before`` are the inputs that were filled before this one. Integers are clamped to a number now
     and then, so that it is their greatest or their least, or some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
-    axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0. Some
-    have the infinities and NaN that the reference asks for. What a scalar leaves out has NaN.
+    axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0.
     """
     rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
     if not tensor.numel():
@@ -79,12 +89,31 @@ def put_limits(
             _put_edges(tensor, edges, name, context, before)
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
-        sources: list[Source] = [*numbers, *((other, before[other]) for other in others)]
+        near = [each for number in numbers for each in _near(number, tensor.dtype)]
+        sources: list[Source] = [*near, *((other, before[other]) for other in others)]
         _put(tensor, sources, name, context)
         steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]
         _put_halves(tensor, steps, name, context, before)
+
+
+def put_special(
+    name: str,
+    tensor: torch.Tensor,
+    uses: ReferenceUses,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Put the infinities and NaN that the reference asks for into an input, or doesn't use.
+
+    What a scalar leaves out has NaN. ``before`` is as of ``put_limits``.
+    """
+    rule = context.rules[name]
+    if not tensor.numel():
+        return
     if asked := special_values(name, context.definition, uses, rule):
         _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
+    if asked or (context.regime.get("values") in SPECIAL_VALUES and isinstance(rule, kinds.Values)):
+        _put_same_special(tensor, asked, name, context, before)
     if may_be_any(name, context.definition, rule):
         _put_unused(tensor, uses.left_out.get(name), context, before)
 
@@ -114,6 +143,78 @@ def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
     peaked = tensor.float() * sqrt(2 * log(max(tensor.shape[-1], 2)))
     peaked = torch.where(sort == 1, _in_halves(peaked), peaked)
     tensor.copy_(torch.where(sort < 2, peaked.to(tensor.dtype), tensor))
+
+
+def make_quiet(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make a part of a tensor 0 along one of its axes but the last, in an eighth of the workloads.
+
+    As frames of silence at the end of a recording: rows alone are 0 in other workloads.
+    """
+    if not _is_normal(context) or tensor.dim() < 3 or context.turn % 8 != 5:
+        return
+    if "zeros" not in value_patterns(context.definition):
+        return
+    dim = context.turn // 8 % (tensor.dim() - 1)
+    n = tensor.shape[dim]
+    tensor.narrow(dim, n - n // 3, n // 3).zero_()
+
+
+def put_picked_first(
+    tensor: torch.Tensor,
+    name: str,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Make what an index picks of a row its largest element, in half of the rows now and then.
+
+    As labels that are predicted right, and drafted tokens that are likely: others hardly ever are.
+    """
+    if context.turn % PICKED_TURNS != 1 or tensor.element_size() == 1:
+        return
+    for other in picking(name, context.definition, context.rules):
+        places = before.get(other)
+        if not isinstance(places, torch.Tensor) or not tensor.numel():
+            continue
+        rows, at = tensor.view(-1, tensor.shape[-1]), places.reshape(-1, 1).long()
+        chosen = torch.empty(at.shape, dtype=torch.bool, device=tensor.device)
+        chosen.bernoulli_(generator=context.device_random)
+        chosen &= (at >= 0) & (at < rows.shape[1])
+        at = at.clamp(0, rows.shape[1] - 1)
+        best = rows.argmax(1, keepdim=True)
+        largest, picked = rows.gather(1, best), rows.gather(1, at)
+        rows.scatter_(1, best, torch.where(chosen, picked, largest))
+        rows.scatter_(1, at, torch.where(chosen, largest, rows.gather(1, at)))
+
+
+def put_agreeing(
+    tensor: torch.Tensor,
+    name: str,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Make most integers those of another input at the same places, now and then.
+
+    As what is predicted, beside what is true. Random labels of several hardly ever agree.
+    """
+    rule = context.rules[name]
+    is_turn = context.turn % AGREEING_TURNS == 4 and not context.all_alike
+    if not is_turn or constraints_on(name, context.definition):
+        return
+    for other, values in before.items():
+        if (
+            isinstance(values, torch.Tensor)
+            and not values.is_floating_point()
+            and values.dtype is not torch.bool
+            and context.axes(other) == context.axes(name)
+        ):
+            may = torch.rand(tensor.shape, generator=context.host_random) < AGREEING
+            may = may.to(tensor.device)
+            if isinstance(rule, kinds.Integers):
+                may &= context.steps(rule).holds(values)
+            elif isinstance(rule, kinds.Positions | kinds.Indices):
+                may &= (values >= 0) & (values < context.whole(rule.below))
+            tensor.copy_(torch.where(may, values.to(tensor.dtype), tensor))
+            return
 
 
 def make_coarse(tensor: torch.Tensor, context: FillContext) -> None:
@@ -159,6 +260,41 @@ def _put_asked(
         put_special_values(cases, turn, tensor, context.device_random)
 
 
+def _put_same_special(
+    tensor: torch.Tensor,
+    asked: Collection[float],
+    name: str,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Make some elements the same infinity or NaN that another input has at the same place.
+
+    Only those that are ``asked`` for, if any are. Of two inputs that have such values at random
+    places, both hardly ever have one at the same.
+    """
+    for other, values in before.items():
+        if (
+            not isinstance(values, torch.Tensor)
+            or not values.is_floating_point()
+            or values.element_size() == 1
+            or context.axes(other) != context.axes(name)
+        ):
+            continue
+        at = ~values.isfinite()
+        if asked and not any(map(isnan, asked)):
+            at &= ~values.isnan()
+        for infinity in (inf, -inf):
+            if asked and infinity not in asked:
+                at &= values != infinity
+        at &= torch.empty_like(at).bernoulli_(generator=context.device_random)
+        # Of infinities, where both may be there, some are opposite ones.
+        put = values.to(tensor.dtype)
+        if not asked or {inf, -inf} <= {*asked}:
+            is_same = torch.empty_like(at).bernoulli_(generator=context.device_random)
+            put = torch.where(is_same, put, -put)
+        tensor.copy_(torch.where(at, put, tensor))
+
+
 def _stays_as_it_is(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> bool:
     """Whether nothing is put into an input in this workload."""
     is_usual = _is_normal(context) or not isinstance(rule, kinds.Values)
@@ -167,11 +303,15 @@ def _stays_as_it_is(tensor: torch.Tensor, rule: InputRule, context: FillContext)
 
 def _clamp(tensor: torch.Tensor, limits: Sequence[float], turn: int) -> None:
     count = len(limits)
-    if turn % INTEGER_TURNS or not count:
+    if not count:
         return
-    limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
+    limit, end = int(limits[turn // INTEGER_TURNS % count]), turn // INTEGER_TURNS // count % 2
+    if turn % BELOW_TURNS == 2:  # all are well below it: what is at the limit may be on either side
+        limit, end = limit // 2, 0
+    elif turn % INTEGER_TURNS:
+        return
     if tensor.min() < limit < tensor.max():
-        tensor.clamp_(**{("max", "min")[end]: int(limit)})
+        tensor.clamp_(**{("max", "min")[end]: limit})
 
 
 def _put_edges(
@@ -197,6 +337,13 @@ def _put_edges(
     elif isinstance(rule, kinds.Positions):
         may &= (values >= 0) & (values < context.whole(rule.below))
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
+
+
+def _near(number: float, dtype: torch.dtype) -> list[float]:
+    """The number, or what a dtype has below and above where it hasn't that: 3/4 of it, and 3/2."""
+    if float(torch.tensor(number, dtype=dtype)) == number:
+        return [number]
+    return torch.tensor([0.75 * number, 1.5 * number], dtype=dtype).tolist()
 
 
 def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: FillContext) -> None:

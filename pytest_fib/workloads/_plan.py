@@ -386,6 +386,16 @@ def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:
     return not is_stated and isinstance(rule, kinds.Values)
 
 
+def picking(name: str, definition: Definition, rules: Mapping[str, InputRule]) -> Iterator[str]:
+    """The inputs that have an index of each row of a floating one, such as labels of logits."""
+    axes = definition.inputs[name].shape or ()
+    may = isinstance(rules[name], kinds.Values | kinds.Normal | kinds.Uniform | kinds.Probabilities)
+    for other, rule in rules.items() if may and axes else ():
+        is_index = isinstance(rule, kinds.Indices | kinds.Positions) and str(rule.below) == axes[-1]
+        if is_index and (definition.inputs[other].shape or ()) == axes[:-1]:
+            yield other
+
+
 def value_patterns(definition: Definition) -> list[str]:
     """The value patterns that are drawn, in the order in which the definition lists them."""
     section = definition.workloads
@@ -755,7 +765,9 @@ def _compared(
 def _fill_order(
     definition: Definition, rules: Mapping[str, InputRule], uses: ReferenceUses
 ) -> tuple[str, ...]:
-    needs = {name: {*rule.inputs} for name, rule in rules.items()}
+    needs = {
+        name: {*rule.inputs, *picking(name, definition, rules)} for name, rule in rules.items()
+    }
     for name, other in _compared(definition, rules, uses):
         needs[name].add(other)
     for name, steps in uses.steps.items():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from math import inf, nan
+from math import inf, isnan, nan
 from operator import ne
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,10 @@ _OF_SOME |= {"argmin", "std", "var", "median", "topk", "kthvalue"}
 _OF_SOME |= {"scaled_dot_product_attention", *_QUOTIENTS}
 #: Infinities, and the large numbers that are written instead of them.
 _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
+#: Whether a tensor or a list has elements at all.
+_ASKS_FOR_ANY = re.compile(
+    r"(\bnumel\(\)|\bshape\[0\]|\bsize\(0\)|\blen\(\w+\)) *(==|>|!=|<=) *0\b"
+)
 _SUMS = {"norm", "sum", "vector_norm"}
 #: What shares are left by that are put in order and added up.
 _OF_SHARES = {"cumsum", "float", "sort"}
@@ -152,6 +156,8 @@ class ReferenceUses:
     sliced: set[str] = field(default_factory=set)
     #: Integers that the reference clamps to the size of an axis: they may be beyond it.
     beyond: dict[str, str] = field(default_factory=dict)
+    #: Of axes: the whole numbers by which it divides their sizes.
+    multiples: dict[str, set[int]] = field(default_factory=dict)
     #: Integers whose neighbours are subtracted from each other.
     offsets: set[str] = field(default_factory=set)
     #: Integers that are shifted to the right, so that several numbers are in one.
@@ -234,6 +240,8 @@ class ReferenceUses:
     #: instead, that would go on.
     divides: bool = False
     has_infinities: bool = False
+    #: Whether it asks whether something is empty.
+    asks_for_any: bool = False
     #: Its softmaxes and the like, as they are written; and those that it puts zeros into, maybe
     #: where there is nothing.
     of_some: set[str] = field(default_factory=set)
@@ -266,9 +274,10 @@ class ReferenceUses:
         if not self.has_infinities and lengths not in self.sliced:
             of_some = _OF_SOME - _EXTREMES  # another number is put for what is left out
         needs_some = self.calls & of_some or lengths in self.counted
-        is_mended = self.calls & _MENDS or 0 in self.limits.get(lengths, ())
-        is_mended = is_mended or (self.of_some and self.of_some <= self.mended)
-        is_mended = is_mended or lengths in self.alternatives
+        # As in ``if n == 0``, ``n < 1`` and ``n < 2``.
+        is_mended = bool(self.calls & _MENDS or {0, 1, 2} & {*self.limits.get(lengths, ())})
+        is_mended = is_mended or bool(self.of_some and self.of_some <= self.mended)
+        is_mended = is_mended or lengths in self.alternatives or self.asks_for_any
         return lengths in self.seen and bool(is_mended or not needs_some)
 
 
@@ -283,6 +292,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     except SyntaxError:
         return uses  # it is seen where the reference is loaded
     uses.has_infinities = _FAR.search(reference) is not None
+    uses.asks_for_any = _ASKS_FOR_ANY.search(reference) is not None
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
@@ -292,6 +302,9 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         uses.left_out = reader.left_out()
         for copied, values in _copied(run, dict(inputs), dict(outputs)).items():
             uses.asked.setdefault(copied, set()).update(values)
+        if uses.calls & SORTING:  # beside NaN, what is in order may be infinite
+            for asked in uses.asked.values():
+                asked.update((-inf, inf) if any(map(isnan, asked)) else ())
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
         uses.scalars = uses_of_scalars(run, dict(inputs))
     return uses
@@ -1000,7 +1013,17 @@ class _Reader(ast.NodeVisitor):
             self._uses.divides |= self._expressions.has_tensor(node.right)
         if isinstance(node.op, ast.Sub):
             self._note_difference(node)
+        if isinstance(node.op, ast.FloorDiv | ast.Mod):
+            self._note_multiple(node.left, self._number(node.right))
         self._combined(node.op, node.left, node.right)
+
+    def _note_multiple(self, dividend: ast.expr, divisor: float | None) -> None:
+        """Note the axes of whose sizes a multiple is divided by a whole number."""
+        if isinstance(divisor, int) and divisor > 2:
+            parts = [each for each in ast.walk(dividend) if isinstance(each, ast.expr)]
+            for axis in filter(None, map(self._expressions.size, parts)):
+                if isinstance(axis, str):
+                    self._uses.multiples.setdefault(axis, set()).add(divisor)
 
     def _note_difference(self, node: ast.BinOp) -> None:
         """Note what is subtracted, and from what."""
@@ -1100,6 +1123,9 @@ class _Reader(ast.NodeVisitor):
         self._note_asked(node)
         self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
+        most = self._expressions.size(node.comparators[0])
+        if name is not None and isinstance(node.ops[0], ast.Gt) and isinstance(most, str):
+            self._uses.beyond.setdefault(name, most)
         if name is None or not isinstance(number, int):
             return
         if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):

@@ -29,6 +29,8 @@ ATTENTION_TILES = TILE_SIZES[1:6]
 PAIR = 2
 #: Lengths at which such kernels change what they do.
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
+#: The turn in which all indices but one are sentinels: a mean over the others is of one element.
+LONE_TURN = 17
 #: Where rows of indices have sentinels.
 SENTINEL_ROWS = (
     "some", "none", "last", "none", "first", "some", "start", "none", "one", "all", "end", "none",
@@ -234,8 +236,12 @@ def _put_sentinels(
     """Put numbers that stand for nothing where the rows' names say, any of them."""
     if not sentinels:
         return
-    rows = in_turn(tensor, SENTINEL_ROWS, context.turn)
-    at = places(tensor, rows, context.device_random)
+    if context.turn == LONE_TURN and tensor.numel():
+        at = torch.ones_like(tensor, dtype=torch.bool)
+        at.view(-1)[context.round_number % at.numel()] = False
+    else:
+        rows = in_turn(tensor, SENTINEL_ROWS, context.turn)
+        at = places(tensor, rows, context.device_random)
     which = torch.randint(0, len(sentinels), tensor.shape, generator=context.host_random)
     chosen = torch.tensor(sentinels)[which].to(tensor.device, tensor.dtype)
     tensor.copy_(torch.where(at, chosen, tensor))

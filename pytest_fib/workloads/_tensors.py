@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 INPUT_TURNS = 5
 #: The turns in which all that is counted is alike.
 ALIKE_TURNS = (11, 23)
+#: Kinds of integers that may be what another input has at the same places.
+AGREEING_KINDS = ("integers", "indices", "positions", "labels")
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
 #: Integers of less than so many are all dealt, if they are several times as many as special ones;
@@ -191,7 +193,16 @@ def _fill(
     # The generators import torch, which planning and scalars do without.
     import torch
 
-    from pytest_fib.workloads._limits import ORDERING, make_coarse, make_peaked, put_limits
+    from pytest_fib.workloads._limits import (
+        ORDERING,
+        make_coarse,
+        make_peaked,
+        make_quiet,
+        put_agreeing,
+        put_limits,
+        put_picked_first,
+        put_special,
+    )
     from pytest_fib.workloads._structure_generators import FILLS
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
@@ -218,7 +229,13 @@ def _fill(
                 make_peaked(compact, context)
             if planned.uses.calls & ORDERING:
                 make_coarse(compact, context)
+            make_quiet(compact, context)
+        if compact.is_floating_point():
+            put_picked_first(compact, name, context, before)
+        elif rule.kind in AGREEING_KINDS:
+            put_agreeing(compact, name, context, before)
         put_limits(name, compact, planned.uses, context, before)
+        put_special(name, compact, planned.uses, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 

@@ -148,6 +148,14 @@ def test_at_the_largest_number_both_roundings_are_right(got, expected):
     assert judged([[got, 1.0]], [[expected, 1.0]], "float16").passed
 
 
+def test_what_the_reference_saturates_is_not_infinite():
+    for dtype, top in (("float16", 65504.0), ("bfloat16", 2.0**127 * (2 - 2**-7))):
+        expected = [[top, -top, 1.0]]
+        assert judged(expected, expected, dtype).passed
+        assert not judged([[INF, -top, 1.0]], expected, dtype).passed
+        assert not judged([[top, -INF, 1.0]], expected, dtype).passed
+
+
 def test_what_may_be_off_by_more_than_the_largest_number_may_be_any_infinity():
     expected, own = [[-7e4, 1.0]], torch.tensor([[6e4, 1.0]], dtype=torch.float16)
     for got, is_right in ((INF, True), (-INF, True), (6e4, True), (NAN, False)):

@@ -428,7 +428,8 @@ def test_what_the_reference_compares_integers_with_is_now_and_then_the_most_or_t
     made = [filled(definition, make_workload(definition, SIZES, s))["x"] for s in range(TURNS)]
     assert sum(x.max() == 4096 for x in made) >= 4
     assert sum(x.min() == 4096 for x in made) >= 4
-    assert sum(x.min() < 4096 < x.max() for x in made) >= 12
+    assert sum(x.min() < 4096 < x.max() for x in made) >= 10
+    assert sum(1 < x.max() <= 2048 for x in made) >= 2
 
 
 def _held(
@@ -487,6 +488,88 @@ def test_of_a_magnitude_both_signs_are_among_them():
 def test_the_smallest_tensors_hold_what_they_are_compared_with():
     made = _held(COMPARED["run"], {"x": (["n"], "float32")}, sizes={"n": 1})
     assert sum(x["x"].item() == 0.5 for x in made) == TURNS * 3 // 4
+
+
+def test_of_a_number_that_a_dtype_does_not_hold_some_below_and_some_above_are_there():
+    made = _held("def run(x):\n    return (x < 1e-5).any(1)", {"x": (["n", "k"], "float32")})
+    for number in (0.75e-5, 1.5e-5):
+        near = [(x["x"].double() / number - 1).abs() < 1e-6 for x in made]
+        assert sum(bool(each.any()) for each in near) >= TURNS // 2
+
+
+def test_infinities_and_nan_of_two_inputs_are_at_the_same_places_now_and_then():
+    reference = (
+        "import torch\ndef run(x, y):\n"
+        "    return (x.isnan() & y.isnan() | x.isinf() & y.isinf()).sum(1) * 1.0"
+    )
+    inputs = {"x": (["n", "k"], "float32"), "y": (["n", "k"], "float16")}
+    made = [(each["x"], each["y"].float()) for each in _held(reference, inputs)]
+    assert sum(bool((x.isnan() & y.isnan()).any()) for x, y in made) >= 2
+    assert sum(bool((x.isinf() & (x == y)).any()) for x, y in made) >= 2
+    assert sum(bool((x.isinf() & (x == -y)).any()) for x, y in made) >= 2
+
+
+def test_of_some_special_values_only_those_are_copied_that_are_asked_for():
+    reference = (
+        "import torch\ndef run(x, y):\n    return x.isnan().sum(1) * (y == -torch.inf).sum(1)"
+    )
+    inputs = {"x": (["n", "k"], "float32"), "y": (["n", "k"], "float32")}
+    made = _held(reference, inputs)
+    assert set().union(*_special([each["x"] for each in made])) == {"nan"}
+    assert set().union(*_special([each["y"] for each in made])) == {"-inf"}
+
+
+def test_in_one_workload_a_single_index_and_a_single_flag_count():
+    inputs = {"ids": (["n", "k"], "int32"), "on": (["n", "k"], "bool"), "c": (["n"], "int64")}
+    rules = {
+        "ids": {"kind": "indices", "below": 19, "unique": False, "sentinels": [-1]},
+        "c": {"kind": "integers", "min": 0, "max": 200_000},
+    }
+    made = _held("def run(ids, on, c):\n    return ids.sum(1) * on.sum(1) * c", inputs, rules)
+    assert sum(int((each["ids"] >= 0).sum()) == 1 for each in made) == 1
+    assert sum(int(each["on"].sum()) == 1 for each in made) == 1
+    assert sum(bool((each["c"] == 1).all()) for each in made) == 1
+
+
+def test_scales_are_exactly_their_least_and_their_most_now_and_then():
+    rule = {"kind": "scales", "min": 1, "max": 2**24}
+    made = _held("def run(s):\n    return s * 1.0", {"s": (["n"], "float32")}, {"s": rule})
+    assert sum(bool((each["s"] == 1).any()) for each in made) >= 6
+    assert sum(bool((each["s"] == 2**24).any()) for each in made) >= 6
+
+
+def test_labels_agree_with_others_of_the_same_places_now_and_then():
+    inputs = {"pred": (["n", "k"], "uint8"), "truth": (["n", "k"], "int64")}
+    rules = {
+        "pred": {"kind": "integers", "min": 0, "max": 18},
+        "truth": {"kind": "indices", "below": 19, "unique": False, "sentinels": [255]},
+    }
+    made = _held("def run(pred, truth):\n    return pred.sum(1) * truth.sum(1)", inputs, rules)
+    shares = [float((each["pred"] == each["truth"]).double().mean()) for each in made]
+    assert sum(0.5 < share < 1 for share in shares) >= 2
+    assert sum(share < 0.3 for share in shares) >= TURNS // 2
+    assert all(int(each["pred"].max()) <= 18 for each in made)
+
+
+def test_what_an_index_picks_of_a_row_is_its_largest_element_now_and_then():
+    reference = "def run(x, labels):\n    return x.gather(1, labels[:, None])[:, 0]"
+    inputs = {"x": (["n", "k"], "float32"), "labels": (["n"], "int64")}
+    rules = {"labels": {"kind": "indices", "below": "k", "unique": False, "sentinels": [-1]}}
+    shares = []
+    for each in _held(reference, inputs, rules):
+        valid = each["labels"] >= 0
+        right = each["x"].argmax(1) == each["labels"]
+        shares.append(float(right[valid].double().mean()) if valid.any() else 0.0)
+    assert sum(share > 0.4 for share in shares) >= TURNS // 3 - 2
+    assert sum(share < 0.3 for share in shares) >= TURNS // 2
+
+
+def test_frames_at_the_end_of_an_axis_are_quiet_now_and_then():
+    inputs = {"x": (["m", "n", "k"], "float32")}
+    made = [each["x"] for each in _held("def run(x):\n    return x.sum((0, 2))", inputs)]
+    for dim in (0, 1):
+        zeros = [x.narrow(dim, x.shape[dim] - 2, 2).eq(0).all() and x.any() for x in made]
+        assert any(zeros)
 
 
 def test_what_a_dtype_or_a_rule_or_a_pattern_does_not_hold_is_not_put_there():
@@ -568,6 +651,8 @@ def test_infinities_have_a_place_in_an_order_and_no_product(result, dtype, speci
         ("return torch.sort(x, -1).values", {"-inf", "inf"}),
         ("best, at = x.topk(4, -1)\n    return best", {"-inf", "inf"}),
         ("return x.topk(4, -1).values * 2", set()),
+        ("y = torch.where(x.isnan(), 0.0, x)\n    return y.sort(-1).values * 2",
+         {"-inf", "inf", "nan"}),
         ("y = x.masked_fill(x.isnan(), float('inf'))\n    return y.argsort(-1) * 1.0",
          {"-inf", "inf", "nan"}),
     ],

@@ -1,5 +1,6 @@
 """Each rule of the table, by an input that it decides; what comes before it, and what is told."""
 
+import json
 import re
 from math import sqrt
 
@@ -74,11 +75,12 @@ CASES = [
         {"kind": "integers", "min": 1, "max": "vocab_size", "ends": True},
     ),
     ("rope", "n", "is_neox:bool", {"kind": "boolean"}),
-    ("moe", "n", "hidden_states_scale:f32", {"kind": "uniform", "min": 0.5, "max": 1.0}),
+    ("moe", "n", "hidden_states_scale:f32", {"kind": "uniform", "min": 0.5, "max": 2.0}),
+    ("op", "n", "top_db:f32", {"kind": "uniform", "min": 10.0, "max": 100.0}),
     ("loss", "n", "label_smoothing:f32", SHARE),
     ("op", "n", "dropout_p:f32", SHARE),
     ("optimizer", "n", "weight_decay:f32", SHARE),
-    ("op", "n", "drop_path_scale:f32", {"kind": "uniform", "min": 0.5, "max": 1.0}),
+    ("op", "n", "drop_path_scale:f32", {"kind": "uniform", "min": 0.5, "max": 2.0}),
     ("loss", "n", "temperature:f32", near(1)),
     ("dropout", "n", "seed:i32", {"kind": "integers", "min": 0, "max": 2**31 - 1, "ends": True}),
     (
@@ -269,9 +271,10 @@ CASES = [
         "k_index_cache_fp8[n,page_size,width]:i8",
         {"kind": "fp8_pages"},
     ),
-    ("gemm", "n k=2", "a_scale[n,k]:f32", {"kind": "scales"}),
+    ("gemm", "n k=2", "a_scale[n,k]:f32 a[n,k]:i8", {"kind": "scales"}),
+    ("norm", "n k=2", "mean_scale[k]:f32", {"kind": "scales", "min": 0.25, "max": 4.0}),
     ("gemm", "n k=2", "sfa[n,k]:fp8", {"kind": "scales"}),
-    ("moe", "n", "output1_scale_scalar[n]:f32", {"kind": "scales"}),
+    ("moe", "n", "output1_scale_scalar[n]:f32 a[n]:fp8", {"kind": "scales"}),
     ("gemv", "n k=2", "a[n,k]:fp4", {"kind": "fp4"}),
     ("moe", "n hidden_packed=2", "hidden_states[n,hidden_packed]:u8", {"kind": "fp4"}),
     # Recurrent state.
@@ -371,7 +374,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT, LABELS_ASKED_FOR}
-    referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR}
+    referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR, "not negative, as its description says"}
     referred |= BY_NAME | {OF_SHARES, SCALAR_CHOICE}
     referred |= SCALAR_COUNTS | {OF_START, _says("torch.bincount(which >> 4)", "uint8")}
     referred |= {
@@ -549,7 +552,38 @@ BY_USE = [
         "return torch.where(kind[at.clamp(0, 3)] == 1, x, x / 2)",
         "boolean",
     ),
-    ("a_s[n]:f32 x[n]:f32", "return a_s * x", "scales, min 0.00390625, max 0.125"),
+    ("a_s[n]:f32 x[n]:i8", "return a_s * x", "scales, min 0.00390625, max 0.125"),
+    ("a_s[n]:f32 x[n]:f32", "return a_s * x", "scales, min 0.25, max 4.0"),
+    ("scale[n]:f32 w[n]:i32", "return scale * (w >> 4 & 15)", "scales, min 0.00390625, max 0.125"),
+    ("image[n,d]:u8", "return image.long().sum(1)", "integers, min 0, max 255"),
+    (
+        "first[n]:i64 x[m]:f32 w[n]:f32",
+        "s = first.tolist()\n    e = s[1:] + [len(x)]\n"
+        "    return torch.stack([x[a:b].sum() for a, b in zip(s, e)])",
+        "starts, total m",
+    ),
+    (
+        "bag_offsets[n]:i64 x[m]:f32 w[n]:f32",
+        "ends = torch.cat([bag_offsets[1:], bag_offsets.new_tensor([len(x)])])\n"
+        "    return torch.stack([x[a:b].sum() for a, b in zip(bag_offsets, ends)])",
+        "starts, total m",
+    ),
+    (
+        "lens[n]:i64 x[n,v]:f32",
+        "out = x[:, 0].clone()\n    for i, length in enumerate(lens.tolist()):\n"
+        "        if length < 2:\n            continue\n        out[i] = x[i, :length].amax()\n"
+        "    return out",
+        "seq_lens, max v, allow_empty True",
+    ),
+    (
+        "ids[n]:i64 w[v]:f32",
+        "out = w.new_zeros(len(ids))\n    for i in range(len(ids)):\n"
+        "        some = w[: ids[i]]\n"
+        "        if some.numel() > 0:\n            out[i] = some.amax()\n    return out",
+        "seq_lens, max v, allow_empty True",
+    ),
+    ("margin:f32 x[n]:f32", "return torch.where(x.cos() > margin, x, 0.0)",
+     "uniform, min 0.0, max 1.0"),
     ("grad_norm[n]:f32 x[n]:f32", "return x / (grad_norm + 1)", "uniform, min 0.0, max 4.0"),
     ("norms[n]:f32 x[n,d]:f32", "return x / norms[:, None]", "scales, min 0.25, max 4.0"),
     ("q_norm[d]:f32 x[n,d]:f32", "return x * q_norm", "values"),
@@ -694,6 +728,76 @@ def test_a_sentinel_may_be_named_by_the_description_alone():
             "def run(ids, x):\n    return sum(x[:, i] * (ids == i) for i in range(x.shape[1]))\n"
         )
         assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
+
+
+def test_a_description_may_say_that_any_number_below_0_is_none():
+    for described, sentinels in (("Negative ids are padding.", [-100, -1]), ("Which rows.", [-1])):
+        data = signature("op", "n v=64", "ids[n]:i32 x[v]:f32", "y[n]:f32")
+        data["inputs"]["ids"]["description"] = described
+        data["reference"] = (
+            "import torch\ndef run(ids, x):\n"
+            "    return torch.where(ids >= 0, x[ids.clamp(min=0)], 0.0)\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
+
+
+def test_a_description_may_say_that_lengths_may_be_0():
+    for described, may_be_empty in (
+        ("Tokens of each; may be 0.", True),
+        ("Tokens of each.", False),
+    ):
+        data = signature("op", "n t d=8", "lens[n]:i32 x[n,t]:f32", "y[n]:f32")
+        data["inputs"]["lens"]["description"] = described
+        data["reference"] = (
+            "import torch\ndef run(lens, x):\n"
+            "    return torch.stack([x[i, :n].amax() for i, n in enumerate(lens.tolist())])\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["lens"].allow_empty == may_be_empty
+
+
+def test_a_description_may_say_that_numbers_are_not_negative():
+    for described, rule in (
+        ("Weight of each class, not negative.", NOT_NEGATIVE),
+        (">= 0", NOT_NEGATIVE),
+        ("Negative where nothing counts.", "values"),
+        ("In [>= 0.5]", "values"),
+    ):
+        data = signature("op", "n", "weight[n]:f32 x[n]:f32", "y[n]:f32")
+        data["inputs"]["weight"]["description"] = described
+        data["reference"] = "def run(weight, x):\n    return weight * x\n"
+        assert str(plan(Definition.model_validate(data)).rules["weight"]) == rule
+
+
+NOT_NEGATIVE = "uniform, min 0.0, max 4.0, ends True"
+
+
+def test_a_number_that_is_kept_within_a_vocabulary_may_be_beyond_it():
+    for kept, most in (("(top_k > v)", "v + 1"), ("(top_k == v)", "v")):
+        data = signature("op", "n v", "top_k[n]:i32 x[n,v]:f32", "y[n]:f32")
+        data = json.loads(json.dumps(data).replace('"v"', '"vocab"'))
+        data["reference"] = (
+            "import torch\ndef run(top_k, x):\n    v = x.shape[1]\n"
+            f"    k = torch.where({kept}, v, top_k).long()\n"
+            "    return x.sort(-1).values.gather(1, k[:, None] - 1)[:, 0]\n"
+        )
+        rule = plan(Definition.model_validate(data)).rules["top_k"]
+        assert str(rule.max) == most.replace("v", "vocab")
+
+
+def test_keys_are_fewer_than_queries_where_the_reference_takes_that():
+    for mended, at_least in ((".nan_to_num(0.0)", None), ("", "cu_seqlens_q")):
+        inputs = "cu_seqlens_q[b]:i32 cu_seqlens_k[b]:i32 q[total_q,d]:f32 k[total_k,d]:f32"
+        data = signature("op", "b total_q total_k d=8", inputs, "y[total_q,d]:f32")
+        data["reference"] = (
+            "import torch\ndef run(cu_seqlens_q, cu_seqlens_k, q, k):\n"
+            "    out = torch.zeros_like(q)\n"
+            "    for i in range(len(cu_seqlens_q) - 1):\n"
+            "        a, b = cu_seqlens_q[i], cu_seqlens_q[i + 1]\n"
+            "        c, d = cu_seqlens_k[i], cu_seqlens_k[i + 1]\n"
+            f"        p = torch.softmax(q[a:b] @ k[c:d].T, -1){mended}\n"
+            "        out[a:b] = p @ k[c:d]\n    return out\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["cu_seqlens_k"].at_least == at_least
 
 
 def test_a_length_is_0_where_its_divisor_is_kept_from_that():
