@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,8 +14,14 @@ NOTICEABLE_SECONDS = 0.1
 #: What takes so many times as long as is expected hangs: in an interpreter, whose time is far from
 #: even, and elsewhere.
 HANGING_INTERPRETED, HANGING = 100, 20
+#: How many times a workload that timed out is halved to see whether that is for its size.
+PROBES = 3
 #: The share of the time that what isn't interpreted may be expected to take on a drawn workload.
 SHARE = 0.5
+
+
+def timed_out(outcome: Outcome) -> bool:
+    return isinstance(outcome, Evaluation) and outcome.status is EvaluationStatus.TIMEOUT
 
 
 @dataclass
@@ -30,15 +37,18 @@ class CandidateCosts:
     interpreted: bool
     _late: set[str] = field(default_factory=set)
 
+    @property
+    def _hanging(self) -> int:
+        return HANGING_INTERPRETED if self.interpreted else HANGING
+
     @cached_property
     def _seconds(self) -> Costs:
         return Costs(self.definition, NOTICEABLE_SECONDS)
 
     def note(self, workload: Workload, outcome: Outcome, seconds: float) -> None:
         """Learn from a check; whether one that timed out hangs is judged by those before it."""
-        hanging = HANGING_INTERPRETED if self.interpreted else HANGING
-        timed_out = isinstance(outcome, Evaluation) and outcome.status is EvaluationStatus.TIMEOUT
-        if timed_out and self._seconds.expected(workload.axes) * hanging > self.timeout:
+        expected = self._seconds.expected(workload.axes)
+        if timed_out(outcome) and expected * self._hanging > self.timeout:
             self._late.add(workload.uuid)
         self._seconds.add(workload.axes, seconds)
 
@@ -50,3 +60,27 @@ class CandidateCosts:
     def explain(self, workload: Workload) -> bool:
         """Whether a workload timed out as those before it made likely."""
         return workload.uuid in self._late
+
+    def is_late_for_its_size(
+        self, workload: Workload, check: Callable[[Workload], Outcome]
+    ) -> bool:
+        """Whether smaller ones end, and take so long that this one hardly hangs.
+
+        ``check`` notes what it learns. The first of the halves that doesn't time out decides.
+        """
+        from pytest_fib.search import halved
+
+        smaller = halved(self.definition, workload)
+        for _ in range(PROBES):
+            if smaller is None:
+                return False
+            if not timed_out(check(smaller)):
+                return self.is_long(smaller)
+            smaller = halved(self.definition, smaller)
+        return False
+
+    def is_long(self, workload: Workload) -> bool:
+        """Whether this took so long that one of twice its sizes, or a few times, may time out."""
+        seconds = self._seconds.expected(workload.axes)
+        is_clear = seconds - self._seconds.least > NOTICEABLE_SECONDS
+        return is_clear and seconds * self._hanging > self.timeout

@@ -44,7 +44,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.engine._artifacts import Artifacts, build_result, build_subject
 from pytest_fib.engine._benchmark import BenchmarkPhase, ReferenceFacts
-from pytest_fib.engine._candidate_costs import CandidateCosts
+from pytest_fib.engine._candidate_costs import CandidateCosts, timed_out
 from pytest_fib.engine._context import (
     ATTEMPT_PAUSES,
     EvaluationContext,
@@ -192,7 +192,9 @@ class Judge:
 
         def undecided(workload: Workload, outcome: Outcome) -> bool:
             limits = request.timeout, request.max_bytes, memory_of(self.device)
-            return own_costs.explain(workload) or costs.explain(workload, outcome, *limits)
+            if own_costs.explain(workload) or costs.explain(workload, outcome, *limits):
+                return True
+            return timed_out(outcome) and own_costs.is_late_for_its_size(workload, check)
 
         try:
             return search_and_diagnose(

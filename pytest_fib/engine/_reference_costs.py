@@ -125,12 +125,17 @@ class Costs:
         self._known[sizes] = min(cost, *no_smaller, inf)
         self._quantities[sizes] = self._quantities_of(axes)
 
+    @property
+    def least(self) -> float:
+        """The cost of the cheapest workload, 0 where none is known."""
+        return min(self._known.values(), default=0.0)
+
     def expected(self, axes: Mapping[str, int]) -> float:
         """The expected cost of a workload of these axes, 0 where no cost says anything.
 
         At least that of any smaller one, and at most that of any larger one.
         """
-        sizes, least = self._sizes(axes), min(self._known.values(), default=0.0)
+        sizes, least = self._sizes(axes), self.least
         shares = {known: cost - least for known, cost in self._known.items()}
         clear = {known: share for known, share in shares.items() if share > self._noticeable}
         share = max(_within(sizes, clear), default=0.0)

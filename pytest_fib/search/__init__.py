@@ -9,5 +9,5 @@ from pytest_fib.search._deck import (
     Deck as Deck,
     UnforeseenSizes as UnforeseenSizes,
 )
-from pytest_fib.search._search import Search as Search, search as search
+from pytest_fib.search._search import Search as Search, halved as halved, search as search
 from pytest_fib.search._strategy import workloads as workloads

@@ -354,13 +354,17 @@ def _quick(
     for workload in drawn:
         smaller: Workload | None = workload
         while smaller is not None and slow(smaller):
-            axes = _halved(definition, smaller.axes)
-            regime = workload.regime
-            smaller = make_workload(definition, axes, workload.seed, regime) if axes else None
+            smaller = halved(definition, smaller)
         if smaller is not workload:
             lowered.append(workload)
         if smaller is not None:
             yield smaller
+
+
+def halved(definition: Definition, workload: Workload) -> Workload | None:
+    """The workload with sizes as near to half as constraints allow; None if none is smaller."""
+    axes = _halved(definition, workload.axes)
+    return make_workload(definition, axes, workload.seed, workload.regime) if axes else None
 
 
 def _halved(

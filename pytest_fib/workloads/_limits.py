@@ -44,6 +44,8 @@ USUAL_TURNS, INTEGER_TURNS = 4, 3
 BELOW_TURNS = 12
 #: Of so many workloads, one has infinities or NaN where the reference asks for these.
 ASKED_TURNS = 3
+#: Of so many workloads, one has a few different integers where some are put in order; how many.
+KEY_TURNS, FEW_KEYS = 4, 3
 #: Of so many workloads, one has rows whose largest element an index picks; and one has integers
 #: of which that share is what another input has.
 PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
@@ -79,6 +81,8 @@ def put_limits(
         )
         tensor.masked_fill_((tensor == 0) & minus, -0.0)
     if isinstance(rule, kinds.Integers | kinds.Positions):
+        if uses.calls & SORTING and context.turn % KEY_TURNS == 2:
+            _make_few(tensor, context)
         _clamp(tensor, numbers, context.turn)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
         if (
@@ -312,6 +316,13 @@ def _clamp(tensor: torch.Tensor, limits: Sequence[float], turn: int) -> None:
         return
     if tensor.min() < limit < tensor.max():
         tensor.clamp_(**{("max", "min")[end]: limit})
+
+
+def _make_few(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make all of the first few: of keys that are put in order, what else counts of equal ones."""
+    few = tensor.reshape(-1)[:FEW_KEYS].clone()
+    which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
+    tensor.copy_(few[which.to(tensor.device)])
 
 
 def _put_edges(

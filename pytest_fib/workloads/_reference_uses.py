@@ -740,11 +740,17 @@ class _Reader(ast.NodeVisitor):
             inner = [each for each in ast.iter_child_nodes(held) if isinstance(each, ast.expr)]
             found = {frozenset(self._summed(each, depth - 1)) for each in inner} if depth else set()
             return {*found.pop()} if len(found) == 1 else set()
-        names = [each for each in ast.walk(held) if isinstance(each, ast.Name)]
-        floats = set().union(*map(self._expressions.floats, names))
+        floats = self._floats_in(held)
         if not calls & _SUMS:  # of others, a row of -inf is what a mask made
             return set(filter(is_lse, floats))
         return floats if len(floats) == 1 else set()
+
+    def _floats_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+        """The floating inputs that an expression is made of."""
+        names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+        floats = set().union(*map(self._expressions.floats, names))
+        held = filter(None, map(self._expressions.calculation, names)) if depth else ()
+        return floats.union(*(self._floats_in(each, depth - 1) for each in held))
 
     def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
         """The inputs that a mask asks so."""

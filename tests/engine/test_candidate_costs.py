@@ -70,6 +70,13 @@ def test_an_interpreted_kernel_that_hangs_is_late(search, beyond):
     assert search(hangs, timeout=1.0).outcome.status.value == "TIMEOUT"
 
 
+def test_what_times_out_for_its_size_is_left_out(search):
+    slow = SLOW.format(slow="time.sleep(600 if len(x) > 9000 else (len(x) > 4500) * 0.5)")
+    result = search(slow, language="python", timeout=2.0)
+    assert result.outcome.status.value == "PASSED"
+    assert result.outcome.correctness.extra["left_out"]["axes"]["n"] > 9000
+
+
 @pytest.mark.thorough
 def test_what_takes_an_interpreter_longer_than_expected_is_left_out(search):
     slow = SLOW.format(slow="time.sleep(0 if len(x) < 2 else 0.06 if len(x) < 64 else 600)")

@@ -531,6 +531,17 @@ def test_in_one_workload_a_single_index_and_a_single_flag_count():
     assert sum(bool((each["c"] == 1).all()) for each in made) == 1
 
 
+def test_of_integers_in_order_many_are_equal_now_and_then():
+    reference = "import torch\ndef run(x, y):\n    return y.gather(1, {}) * 1.0"
+    inputs = {"x": (["n", "k"], "int32"), "y": (["n", "k"], "float32")}
+    rule = {"kind": "integers", "min": -(2**31), "max": 2**31 - 1}
+    few = []
+    for order in ("x.argsort(1, stable=True)", "x.long() & 15"):
+        made = _held(reference.format(order), inputs, {"x": rule})
+        few.append(sum(len(each["x"].unique()) <= 3 for each in made))
+    assert few[0] >= few[1] + TURNS // 4 - 2
+
+
 def test_scales_are_exactly_their_least_and_their_most_now_and_then():
     rule = {"kind": "scales", "min": 1, "max": 2**24}
     made = _held("def run(s):\n    return s * 1.0", {"s": (["n"], "float32")}, {"s": rule})
@@ -609,6 +620,7 @@ ASKED = {
     "x > -math.inf": {"-inf"},
     "x == torch.inf": {"inf"},
     "(x + y).isinf()": set(),
+    "(x.float().sum(1) / x.shape[1]).norm().isfinite()": {"-inf", "inf", "nan"},
     "x.abs() > 1e30": set(),
 }
 
