@@ -43,6 +43,8 @@ Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]
 
 #: The share of wrong elements that a detector must explain.
 MOST = 0.5
+#: What says that elements have values from elsewhere, which a single number does not show.
+ELSEWHERE = ("copied input", "swapped outputs", "transposed")
 #: The share of wrong elements that a shift brings from within the tensor.
 SHIFTED = 0.7
 #: How many slices of a dimension are searched for at other places, and elements that identify one.
@@ -186,7 +188,7 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
         return
     for pattern, words, values, known in _other_values(output, failure):
         # One number, as of an input that is all the same, is right there by chance.
-        if pattern == "copied input" and not vary(output.wrong_sample.got):
+        if pattern in ELSEWHERE and not vary(output.wrong_sample.got):
             continue
         if output.holds(values, known, exact=pattern == "copied input"):
             has_no_place = pattern == "transposed" and _is_mostly_wrong(output)

@@ -701,3 +701,17 @@ def test_one_number_that_is_off_by_little_is_told_in_enough_digits():
     found = explained(VECTOR, lambda x: x * (1 + 2**-16), expected)
     assert found.pattern == "one factor"
     assert found.sentence == "out: every element is 1.00001526 x expected"
+
+
+def test_a_single_number_does_not_say_that_it_is_from_elsewhere():
+    labels = torch.arange(35, dtype=torch.int64).view(5, 7)
+    labels[4, 2] = -100
+    found = explained((("n", "m"), (5, 7), torch.int64), put(2, 4, value=-100), labels)
+    assert found.pattern != "transposed"
+    value = torch.tensor([[0.5]], dtype=torch.float64)
+    outputs = (
+        output(-value.float(), value, ("n", "m"), "amax"),
+        output(-value.float(), -value, ("n", "m"), "dbias"),
+    )
+    found = explain(Failure(outputs, CallContext(axes={"n": 1, "m": 1})))
+    assert found.pattern == "negated"
