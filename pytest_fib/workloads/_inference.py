@@ -188,15 +188,22 @@ def _factors(subject: Subject) -> InputRule | None:
 
     Around 1 where nothing is quantised.
     """
-    definition = subject.definition
-    specs = (*definition.inputs.values(), *definition.outputs.values())
-    has_codes = any(
-        spec.dtype.itemsize_bits <= 8 and spec.dtype is not DType.BOOL for spec in specs
-    )
-    if subject.name in subject.uses.added:
+    definition, uses = subject.definition, subject.uses
+    of_inputs, of_outputs = map(_has_codes, (definition.inputs, definition.outputs))
+    if subject.name in uses.added:
         return None
-    is_quantised = has_codes or re.search(r"int8|float8|round|>>", definition.reference)
+    if of_outputs and not of_inputs and subject.name in uses.factors - uses.divisors:
+        return kinds.Scales(min=2**-3, max=2**6)  # of what is quantised next, so that some is large
+    is_quantised = (
+        of_inputs or of_outputs or re.search(r"int8|float8|round|>>", definition.reference)
+    )
     return kinds.Scales() if is_quantised else kinds.Scales(min=0.25, max=4.0)
+
+
+def _has_codes(specs: Mapping[str, TensorSpec]) -> bool:
+    """Whether a tensor has numbers of 8 bits or fewer that aren't only true or false."""
+    dtypes = [spec.dtype for spec in specs.values() if not spec.is_scalar]
+    return any(each.itemsize_bits <= 8 and each is not DType.BOOL for each in dtypes)
 
 
 def _of_parts(total: str, subject: Subject) -> InputRule | None:
@@ -1159,6 +1166,8 @@ def _log_decays(subject: Subject) -> InputRule | None:
 
 #: 1 less of that is a divisor of many references.
 _SHARE = kinds.Uniform(min=0.0, max=0.9375, ends=True)
+#: As optimisers have them of each parameter.
+_STEP_SIZES = kinds.Scales(min=2**-9, max=2**5)
 #: The largest factor that is less than 1, in bfloat16 too.
 BELOW_ONE = 1 - 2.0**-8
 #: Of rates from 1/16 to 16.
@@ -1321,6 +1330,7 @@ RULES: tuple[Rule, ...] = (
     Rule("fp8 pages and scales", r".*index.*cache.*fp8", lambda s: kinds.Fp8Pages(), "bytes"),
     Rule("a bound", _BOUND, _of_one(kinds.Uniform(min=0.5, max=24.0)), "floating"),
     Rule("positive scales", _SCALE, _factors, "floating"),
+    Rule("sizes of steps", r"(.*_)?step_sizes?", lambda s: _STEP_SIZES, "floating"),
     Rule("norms", r"(.*_)?norms?", _of_each_row(_norm), "floating"),
     Rule("pairs of e2m1", ".*", lambda s: kinds.Fp4(), "fp4"),
     Rule("pairs of e2m1 by an axis", ".*", _packed, "bytes"),

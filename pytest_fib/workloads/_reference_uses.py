@@ -73,7 +73,8 @@ _OF_SOME |= {"scaled_dot_product_attention", *_QUOTIENTS}
 _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
 #: Whether a tensor or a list has elements at all.
 _ASKS_FOR_ANY = re.compile(
-    r"(\bnumel\(\)|\bshape\[0\]|\bsize\(0\)|\blen\(\w+\)) *(==|>|!=|<=) *0\b"
+    r"(\bnumel\(\)|\bshape\[0\]|\bsize\(0\)|\blen\(\w+\)|\b\w*len(gth)?) *(==|>|!=|<=) *0\b"
+    r"|\b(start|begin|lo)\w* *(==|>=) *(end|stop|hi)|\b(end|stop|hi)\w* *(==|<=) *(start|begin|lo)"
 )
 _SUMS = {"norm", "sum", "vector_norm"}
 #: What shares are left by that are put in order and added up.

@@ -861,6 +861,15 @@ def test_what_is_added_at_a_single_place_is_a_sum():
     assert run_widened(run, [torch.ones(3)], moved=1).shape == (4,)
 
 
+@pytest.mark.parametrize("less_one", [torch.nn.functional.elu, torch.expm1])
+def test_what_is_left_of_1_beside_an_exponential_is_lost(less_one):
+    x = torch.tensor([-50.0, -120.0, -torch.inf, 3.0])
+    moved = [run_widened(lambda x: less_one(x) + 1, [x], moved=seed) for seed in range(1, 20)]
+    assert all((each[:2] > 0).any() and (each[:2] >= 0).all() for each in moved)
+    assert all(float(each[:2].max()) < 1e-6 for each in moved)
+    assert all(each[2] == 0 for each in moved)
+
+
 def test_gelu_loses_what_a_sum_of_one_and_its_error_function_does():
     """That is all of it far below 0; float32 holds 3e-8 of the sum at -4, which is 6e-5."""
     x = torch.tensor([-6.0, -4.0, -1.0, 1.0])

@@ -274,6 +274,7 @@ CASES = [
     ("gemm", "n k=2", "a_scale[n,k]:f32 a[n,k]:i8", {"kind": "scales"}),
     ("norm", "n k=2", "mean_scale[k]:f32", {"kind": "scales", "min": 0.25, "max": 4.0}),
     ("gemm", "n k=2", "sfa[n,k]:fp8", {"kind": "scales"}),
+    ("optimizer", "n", "step_size[n]:f32", {"kind": "scales", "min": 2**-9, "max": 32}),
     ("moe", "n", "output1_scale_scalar[n]:f32 a[n]:fp8", {"kind": "scales"}),
     ("gemv", "n k=2", "a[n,k]:fp4", {"kind": "fp4"}),
     ("moe", "n hidden_packed=2", "hidden_states[n,hidden_packed]:u8", {"kind": "fp4"}),
