@@ -463,6 +463,8 @@ def _picked(subject: Subject) -> InputRule | None:
     below = below if of != axis else f"{below} - {behind}"
     if subject.spec.is_scalar:
         return kinds.Integers(min=min([0, *(sentinels or ())]), max=f"{below} - 1", ends=True)
+    if subject.uses.beyond.get(subject.name) == axis:
+        return kinds.Positions(below=f"2 * {axis}", sentinels=sentinels)
     return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
 
 
@@ -849,7 +851,7 @@ def _norm(subject: Subject) -> InputRule | None:
 
 def _window(subject: Subject) -> InputRule | None:
     """As many tokens as a sequence has, or fewer; -1 where the reference asks for that."""
-    of_tokens = subject.input("k", "key", "q", "query", "k_cache", "kv_cache")
+    of_tokens = subject.input("k", "key", "q", "query", "qkv", "k_cache", "kv_cache")
     spec = subject.definition.inputs.get(of_tokens or "")
     along = [axis for axis in (spec and spec.shape) or () if re.fullmatch(_TOKENS, axis)]
     if not along:
@@ -1120,7 +1122,7 @@ def _routing_bias(subject: Subject) -> InputRule | None:
 def _packed(subject: Subject) -> InputRule | None:
     """Bytes of two numbers each, by the name of an axis."""
     packed = any("packed" in axis for axis in subject.spec.shape or ())
-    return kinds.Fp4() if packed else None
+    return kinds.Fp4() if packed and subject.name not in subject.uses.shifted else None
 
 
 def _within_heads(subject: Subject) -> list[str] | None:
@@ -1195,7 +1197,7 @@ _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
 _OF_TOKENS = r"(?!(num|min|max)_)(.*_)?(input_ids|token_ids|tokens)"
 #: Axes of the tokens of sequences.
-_TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total_.*"
+_TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total(_.*)?"
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 

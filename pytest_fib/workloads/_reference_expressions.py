@@ -25,7 +25,7 @@ DEPTH = 8
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
 _SOME |= {"item", "tolist", "unbind", "unfold", "as_tensor", "reversed"}
-_SOME |= {"gather", "index_select", "take_along_dim"}
+_SOME |= {"gather", "index_select", "take_along_dim", "unique"}
 #: Methods after which an ``arange`` still has its places one after the other.
 _SHAPED = {"view", "reshape", "unsqueeze", "expand", "expand_as"}
 #: Those that change elements, or which is where, and keep the axes.
@@ -112,7 +112,14 @@ class Expressions:
                 self._assign_parts(targets, value)
 
     def _assign_parts(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
-        """Note what several variables hold: the axes of a shape, or parts of an input."""
+        """Note what several variables hold: the axes of a shape, or parts of an input.
+
+        Of ``torch.unique`` with more than numbers, the first has these.
+        """
+        if called(value) == "unique" and isinstance(value, ast.Call):
+            first = ast.Call(value.func, value.args, [])
+            self.assign(targets[0], ast.fix_missing_locations(ast.copy_location(first, value)))
+            return
         parts, sizes = self._parts(value), self._sizes(value)
         held = [Variable(source=parts) for _ in targets] if parts else map(_size_of, sizes)
         for one, variable in zip(targets, held, strict=False):
@@ -230,10 +237,12 @@ class Expressions:
                 return self._some(value, self._dropped(node))
             case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
                 return self._some(one) or self._some(other)
-        return self._source_of_call(node)
+        return None if node is None else self._source_of_call(node)
 
-    def _source_of_call(self, node: ast.expr | None) -> Source | None:
+    def _source_of_call(self, node: ast.expr) -> Source | None:
         """The same of methods and functions that give elements on."""
+        if called(node) == "unique" and isinstance(node, ast.Call) and node.keywords:
+            return None  # several tensors, most of other numbers
         match node:
             case ast.Attribute(value=value, attr="T" | "mT"):
                 return self._some(value)
@@ -245,7 +254,7 @@ class Expressions:
                 return self._some(value)
         return self._source_in_python(node)
 
-    def _source_in_python(self, node: ast.expr | None) -> Source | None:
+    def _source_in_python(self, node: ast.expr) -> Source | None:
         """The same of single numbers and lists."""
         match node:
             case ast.Call(

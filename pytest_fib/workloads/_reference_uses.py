@@ -885,6 +885,8 @@ class _Reader(ast.NodeVisitor):
                 self._not_zero(right)
             case ast.BinOp(left=operand, op=ast.Pow()) | ast.UnaryOp(operand=operand):
                 self._not_zero(operand)
+            case ast.Call() if called(node) == "sqrt" and (of := self._operands(node)):
+                self._not_zero(of[0])
             case _:
                 self._uses.divisors |= self._expressions.floats(node)
                 if name := self._expressions.integer(node):

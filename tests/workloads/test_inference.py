@@ -583,6 +583,22 @@ BY_USE = [
         "        if some.numel() > 0:\n            out[i] = some.amax()\n    return out",
         "seq_lens, max v, allow_empty True",
     ),
+    (
+        "ids[m]:i64 x[n,d]:f32",
+        "rows, at = torch.unique(ids[ids >= 0], return_inverse=True)\n    return x[rows] * at",
+        "indices, sentinels [-1], below n, unique False",
+    ),
+    (
+        "at[m]:i64 x[n,d]:f32",
+        "places = torch.arange(x.shape[0])\n"
+        "    return (places == at.clamp(0, x.shape[0])[:, None]) * 1.0",
+        "positions, below 2 * n",
+    ),
+    (
+        "alphas[n]:f32 x[n]:f32",
+        "return (x - (1 - alphas).sqrt() * 2) / torch.sqrt(alphas)",
+        "uniform, min 0.0625, max 0.99609375",
+    ),
     ("margin:f32 x[n]:f32", "return torch.where(x.cos() > margin, x, 0.0)",
      "uniform, min 0.0, max 1.0"),
     ("grad_norm[n]:f32 x[n]:f32", "return x / (grad_norm + 1)", "uniform, min 0.0, max 4.0"),
