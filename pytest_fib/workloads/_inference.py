@@ -228,7 +228,9 @@ def _last_goes_on(subject: Subject) -> bool:
     reference = subject.definition.reference
     copies = re.findall(rf"(\w+)\s*=\s*{subject.name}\.(?:tolist|long|int|to)\(", reference)
     rest = rf"\b({'|'.join((subject.name, *copies))})\[1:\](\.\w+\([^()]*\))?"
-    return re.search(rf"\b(cat|pad)\([\[(]?{rest}|{rest}\s*\+\s*\[", reference) is not None
+    whole = rf"\b{subject.name}\.tolist\(\)\s*\+\s*\["  # and where the last one ends
+    pattern = rf"\b(cat|pad)\([\[(]?{rest}|{rest}\s*\+\s*\[|{whole}"
+    return re.search(pattern, reference) is not None
 
 
 def _indptr(subject: Subject) -> InputRule | None:

@@ -564,6 +564,12 @@ BY_USE = [
         "starts, total m",
     ),
     (
+        "bags[n]:i64 x[m]:f32 w[n]:f32",
+        "b = bags.tolist() + [len(x)]\n"
+        "    return torch.stack([x[b[i] : b[i + 1]].sum() for i in range(len(bags))])",
+        "starts, total m",
+    ),
+    (
         "bag_offsets[n]:i64 x[m]:f32 w[n]:f32",
         "ends = torch.cat([bag_offsets[1:], bag_offsets.new_tensor([len(x)])])\n"
         "    return torch.stack([x[a:b].sum() for a, b in zip(bag_offsets, ends)])",
