@@ -195,10 +195,12 @@ def _half_clamps(node: ast.Call) -> Iterator[ast.AST]:
     if len(node.keywords) == 2:
         for keyword in node.keywords:
             yield ast.Call(node.func, node.args, [keyword])
-    elif len(node.args) >= 2:
-        *others, least, most = node.args
-        yield ast.Call(node.func, [*others, ast.Constant(None), most], node.keywords)
-        yield ast.Call(node.func, [*others, least, ast.Constant(None)], node.keywords)
+    is_function = ast.unparse(node.func).partition(".")[0] in MODULES
+    of, limits = node.args[:is_function], node.args[is_function:]
+    if len(limits) == 2:
+        least, most = limits
+        yield ast.Call(node.func, [*of, ast.Constant(None), most], node.keywords)
+        yield ast.Call(node.func, [*of, least, ast.Constant(None)], node.keywords)
 
 
 def _other_ranges(node: ast.Call) -> Iterator[ast.AST]:

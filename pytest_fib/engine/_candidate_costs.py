@@ -21,7 +21,12 @@ SHARE = 0.5
 
 
 def timed_out(outcome: Outcome) -> bool:
-    return isinstance(outcome, Evaluation) and outcome.status is EvaluationStatus.TIMEOUT
+    """Whether there was no answer in time."""
+    return _has(outcome, EvaluationStatus.TIMEOUT)
+
+
+def _has(outcome: Outcome, status: EvaluationStatus) -> bool:
+    return isinstance(outcome, Evaluation) and outcome.status is status
 
 
 @dataclass
@@ -66,7 +71,8 @@ class CandidateCosts:
     ) -> bool:
         """Whether smaller ones end, and take so long that this one hardly hangs.
 
-        ``check`` notes what it learns. The first of the halves that doesn't time out decides.
+        ``check`` notes what it learns. The first of the halves that doesn't time out decides, if it
+        passes.
         """
         from pytest_fib.search import halved
 
@@ -74,8 +80,9 @@ class CandidateCosts:
         for _ in range(PROBES):
             if smaller is None:
                 return False
-            if not timed_out(check(smaller)):
-                return self.is_long(smaller)
+            outcome = check(smaller)
+            if not timed_out(outcome):
+                return _has(outcome, EvaluationStatus.PASSED) and self.is_long(smaller)
             smaller = halved(self.definition, smaller)
         return False
 

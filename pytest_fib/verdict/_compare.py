@@ -387,8 +387,9 @@ def _with_specials(
     near = (size >= top - reach) & (size <= top + reach)
     finite = seen.isfinite() & (rounded.isfinite() | near)
     overflow_is_near = seen.isinf() & (value * seen.sign() >= top - reach)
-    if got.dtype.itemsize < 4:  # float32 holds what is exactly the largest: it was clamped to that
-        overflow_is_near &= size != top
+    if got.dtype.itemsize < 4 and expected.dtype is torch.float64:
+        # float32 holds what is exactly the largest: it was clamped to that, unless luck moves it.
+        overflow_is_near &= (size != top) | (reach > top * bound.rtol)
     same = _same(seen, rounded) | overflow_is_near
     # Sums that overflow: the order of terms decides which elements are inf or NaN.
     limited = value.isfinite() & (rounded.isfinite() | (size > _FLOAT32_MAX))

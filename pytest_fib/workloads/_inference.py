@@ -194,16 +194,17 @@ def _factors(subject: Subject) -> InputRule | None:
         return None
     if of_outputs and not of_inputs and subject.name in uses.factors - uses.divisors:
         return kinds.Scales(min=2**-3, max=2**6)  # of what is quantised next, so that some is large
-    is_quantised = (
-        of_inputs or of_outputs or re.search(r"int8|float8|round|>>", definition.reference)
-    )
+    is_quantised = of_inputs or of_outputs or _QUANTISES.search(definition.reference)
     return kinds.Scales() if is_quantised else kinds.Scales(min=0.25, max=4.0)
 
 
 def _has_codes(specs: Mapping[str, TensorSpec]) -> bool:
     """Whether a tensor has numbers of 8 bits or fewer that aren't only true or false."""
-    dtypes = [spec.dtype for spec in specs.values() if not spec.is_scalar]
-    return any(each.itemsize_bits <= 8 and each is not DType.BOOL for each in dtypes)
+    return any(
+        spec.dtype.itemsize_bits <= 8 and spec.dtype is not DType.BOOL and not spec.is_scalar
+        for name, spec in specs.items()
+        if not re.fullmatch(rf"{_MASK}|{_FLAGS}", name)
+    )
 
 
 def _of_parts(total: str, subject: Subject) -> InputRule | None:
@@ -251,7 +252,7 @@ def _indptr(subject: Subject) -> InputRule | None:
         return kinds.Indptr(total=total, parts=_parts(subject), allow_empty=empty)
     # Pages hold page_size tokens each; the last one of a sequence may hold fewer.
     # A reference that says what to do where no key is left has fewer keys than queries as well.
-    if subject.uses.of_some and subject.may_be_empty and not subject.input("kv_indices"):
+    if subject.uses.mends_nothing and not subject.input("kv_indices"):
         return kinds.Indptr(total=total, parts=_parts(subject))
     pages = subject.axis("page_size") if subject.input("kv_indices", "page_indices") else None
     return kinds.Indptr(
@@ -439,7 +440,9 @@ def _sentinels(subject: Subject) -> list[int] | None:
     said = subject.spec.description or ""
     if pad is None and (named := _NEGATIVE.search(said)):
         pad = int(named["or"] or named["of"])
-    if pad == -1 and _ANY_NEGATIVE.search(said):
+    least = subject.spec.dtype.ends[0]
+    is_any = pad == -1 and -1 not in subject.uses.equals.get(subject.name, ())
+    if is_any and least <= -100 and _ANY_NEGATIVE.search(said):
         return [-100, -1]
     return None if pad is None or pad < subject.spec.dtype.ends[0] else [pad]
 
@@ -476,7 +479,8 @@ def _must_differ(subject: Subject, below: str | int) -> bool:
     places = subject.const(str(below)) if isinstance(below, str) else below
     n = subject.const(last)
     fits = n is None or places is None or n <= places
-    return subject.name in subject.uses.placed and fits
+    are_unique = bool(subject.uses.calls & {"unique"})  # whichever of them there are
+    return subject.name in subject.uses.placed and fits and not are_unique
 
 
 def _bytes(subject: Subject) -> InputRule | None:
@@ -839,6 +843,7 @@ def _begin(subject: Subject) -> InputRule | None:
 def _said(subject: Subject) -> InputRule | None:
     """Not below 0, as the description says; above 1 as well."""
     is_said = _NOT_NEGATIVE.search(subject.spec.description or "") is not None
+    is_said &= 0 not in subject.uses.limits.get(subject.name, ())
     return kinds.Uniform(min=0.0, max=4.0, ends=True) if is_said else None
 
 
@@ -936,7 +941,9 @@ def _divisor(subject: Subject) -> InputRule | None:
     if subject.name in uses.shares_of_one:  # as what is left of a signal
         return kinds.Uniform(min=LEAST_THRESHOLD, max=BELOW_ONE)
     most = max(len(spec.shape or ()) for spec in subject.definition.inputs.values())
-    return kinds.Scales(min=0.25, max=4.0, signed=len(shape) == most > 0)
+    return kinds.Scales(
+        min=0.25, max=4.0, signed=len(shape) == most > 0 and subject.name not in uses.positive
+    )
 
 
 def _mask(subject: Subject) -> InputRule | None:
@@ -1170,6 +1177,8 @@ def _log_decays(subject: Subject) -> InputRule | None:
 
 #: 1 less of that is a divisor of many references.
 _SHARE = kinds.Uniform(min=0.0, max=0.9375, ends=True)
+#: How a reference makes numbers of few bits, or takes them apart.
+_QUANTISES = re.compile(r"\btorch\.(u?int8|float8\w*|round)\b|\.round\(|>>")
 #: As optimisers have them of each parameter.
 _STEP_SIZES = kinds.Scales(min=2**-9, max=2**5)
 #: The largest factor that is less than 1, in bfloat16 too.
@@ -1203,17 +1212,23 @@ _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total(_.*
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 
-#: What a description says of lengths that may be 0, and of factors that are not below 0.
-_MAY_BE_0 = re.compile(r"\b(may|can|could) be (0|zero|empty)\b|\b(0|zero|empty) is allowed\b", re.I)
-_NOT_NEGATIVE = re.compile(r"\b(not |never |non-?)negative\b|>= ?0(?![.\d])|\bat least 0\b", re.I)
+#: What a description says of lengths that may be 0, and of factors that are not below 0: of
+#: these, where a clause begins, and not of anything else.
+_CLAUSE = r"(^|[.;,(:]\s*)"
+_MAY_BE_0 = re.compile(
+    rf"{_CLAUSE}((?!no|none|nothing)\w+ )?(may|can|could) be (0|zero|empty)(?![.]?\d)\b", re.I
+)
+_NOT_NEGATIVE = re.compile(
+    rf"{_CLAUSE}((not|never) |non[- ]?)negative\b(?! inf)|{_CLAUSE}>= ?0(?![.]?\d)", re.I
+)
 
 _STARTS, _ENDS = r"(.*_)?(starts?|begins?)", r"(.*_)?ends?"
 #: What a description says that stands for nothing; not the last dimension.
 _STANDS_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
 _NEGATIVE = re.compile(rf"(or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_STANDS_FOR})\b")
 
-#: Where any number below 0 stands for nothing.
-_ANY_NEGATIVE = re.compile(r"(?<!not )(?<!non-)\bnegative\b", re.I)
+#: Where any number below 0 stands for nothing, as in "Negative ids are padding".
+_ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
 
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"

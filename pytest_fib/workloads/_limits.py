@@ -23,7 +23,7 @@ from pytest_fib.workloads._plan import (
     value_patterns,
 )
 from pytest_fib.workloads._reference_uses import SORTING
-from pytest_fib.workloads._special_values import SPECIAL_VALUES, cases_of, is_lse
+from pytest_fib.workloads._special_values import cases_of, is_lse
 from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
@@ -48,9 +48,17 @@ ASKED_TURNS = 3
 QUIET_TURNS = 4
 #: Of so many workloads, one has a few different integers where some are put in order; how many.
 KEY_TURNS, FEW_KEYS = 4, 3
+#: The turn in which all integers are 1.
+ONES_TURN = 10
 #: Of so many workloads, one has rows whose largest element an index picks; and one has integers
 #: of which that share is what another input has.
 PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
+#: Integers by kind, and the kinds that they agree with: what indexes is the same on every device.
+_INDEXING = ("indices", "positions")
+AGREEING_WITH = {"integers": ("integers", *_INDEXING), **dict.fromkeys(_INDEXING, _INDEXING)}
+#: Of so many, one has such values where another input has them; those of value patterns.
+SAME_TURNS = 4
+NOT_FINITE_OF = {"nan": (nan,), "inf": (inf, -inf)}
 #: Where they may be all of a row.
 WHOLE_ROWS = {"all", "start", "end"}
 #: What tells equal numbers from others.
@@ -83,9 +91,9 @@ def put_limits(
         )
         tensor.masked_fill_((tensor == 0) & minus, -0.0)
     if isinstance(rule, kinds.Integers | kinds.Positions):
-        if uses.calls & SORTING and context.turn % KEY_TURNS == 2:
-            _make_few(tensor, context)
-        _clamp(tensor, numbers, context.turn)
+        if not constraints_on(name, context.definition):
+            _make_alike(tensor, uses, rule, context)
+        _clamp(tensor, numbers, rule, context)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
         if (
             edges
@@ -118,8 +126,10 @@ def put_special(
         return
     if asked := special_values(name, context.definition, uses, rule):
         _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
-    if asked or (context.regime.get("values") in SPECIAL_VALUES and isinstance(rule, kinds.Values)):
-        _put_same_special(tensor, asked, name, context, before)
+    listed = NOT_FINITE_OF.get(context.regime.get("values", ""), ())
+    is_turn = listed or context.shared_turn % SAME_TURNS == 0
+    if is_turn and isinstance(rule, kinds.Values) and tensor.element_size() > 1:
+        _put_same_special(tensor, listed or asked, name, context, before)
     if may_be_any(name, context.definition, rule):
         _put_unused(tensor, uses.left_out.get(name), context, before)
 
@@ -180,7 +190,7 @@ def put_picked_first(
         return
     for other in picking(name, context.definition, context.rules):
         places = before.get(other)
-        if not isinstance(places, torch.Tensor) or not tensor.numel():
+        if not isinstance(places, torch.Tensor) or places.shape != tensor.shape[:-1]:
             continue
         rows, at = tensor.view(-1, tensor.shape[-1]), places.reshape(-1, 1).long()
         chosen = torch.empty(at.shape, dtype=torch.bool, device=tensor.device)
@@ -203,17 +213,17 @@ def put_agreeing(
 
     As what is predicted, beside what is true. Random labels of several hardly ever agree.
     """
-    rule = context.rules[name]
     is_turn = context.turn % AGREEING_TURNS == 4 and not context.all_alike
     if not is_turn or constraints_on(name, context.definition):
         return
+    rule, sources = context.rules[name], AGREEING_WITH.get(context.rules[name].kind, ())
+    if isinstance(rule, kinds.Indices) and (rule.unique or rule.pad is not None):
+        return
     for other, values in before.items():
-        if (
-            isinstance(values, torch.Tensor)
-            and not values.is_floating_point()
-            and values.dtype is not torch.bool
-            and context.axes(other) == context.axes(name)
-        ):
+        is_alike = (
+            context.axes(other) == context.axes(name) and context.rules[other].kind in sources
+        )
+        if isinstance(values, torch.Tensor) and is_alike and values.shape == tensor.shape:
             may = torch.rand(tensor.shape, generator=context.host_random) < AGREEING
             may = may.to(tensor.device)
             if isinstance(rule, kinds.Integers):
@@ -269,34 +279,30 @@ def _put_asked(
 
 def _put_same_special(
     tensor: torch.Tensor,
-    asked: Collection[float],
+    special: Collection[float],
     name: str,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
-    """Make some elements the same infinity or NaN that another input has at the same place.
+    """Make some elements the same of these special values that another input has at their places.
 
-    Only those that are ``asked`` for, if any are. Of two inputs that have such values at random
-    places, both hardly ever have one at the same.
+    Of two inputs that have such values at random places, both hardly ever have one at the same.
     """
     for other, values in before.items():
         if (
             not isinstance(values, torch.Tensor)
-            or not values.is_floating_point()
-            or values.element_size() == 1
+            or not isinstance(context.rules[other], kinds.Values)
             or context.axes(other) != context.axes(name)
+            or values.shape != tensor.shape
+            or values.element_size() == 1
         ):
             continue
-        at = ~values.isfinite()
-        if asked and not any(map(isnan, asked)):
-            at &= ~values.isnan()
-        for infinity in (inf, -inf):
-            if asked and infinity not in asked:
-                at &= values != infinity
+        at = torch.zeros_like(values, dtype=torch.bool)
+        for value in special:
+            at |= values.isnan() if isnan(value) else values == value
         at &= torch.empty_like(at).bernoulli_(generator=context.device_random)
-        # Of infinities, where both may be there, some are opposite ones.
         put = values.to(tensor.dtype)
-        if not asked or {inf, -inf} <= {*asked}:
+        if {inf, -inf} <= {*special}:  # some are opposite ones
             is_same = torch.empty_like(at).bernoulli_(generator=context.device_random)
             put = torch.where(is_same, put, -put)
         tensor.copy_(torch.where(at, put, tensor))
@@ -308,24 +314,43 @@ def _stays_as_it_is(tensor: torch.Tensor, rule: InputRule, context: FillContext)
     return tensor.element_size() == 1 or (is_usual and context.turn % USUAL_TURNS == 0)
 
 
-def _clamp(tensor: torch.Tensor, limits: Sequence[float], turn: int) -> None:
-    count = len(limits)
+def _clamp(
+    tensor: torch.Tensor, limits: Sequence[float], rule: InputRule, context: FillContext
+) -> None:
+    count, turn = len(limits), context.turn
     if not count:
         return
-    limit, end = int(limits[turn // INTEGER_TURNS % count]), turn // INTEGER_TURNS // count % 2
+    limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
     if turn % BELOW_TURNS == 2:  # all are well below it: what is at the limit may be on either side
         limit, end = limit // 2, 0
     elif turn % INTEGER_TURNS:
         return
-    if tensor.min() < limit < tensor.max():
-        tensor.clamp_(**{("max", "min")[end]: limit})
+    if int(tensor.min()) < limit < int(tensor.max()) and _holds(int(limit), rule, context):
+        tensor.clamp_(**{("max", "min")[end]: int(limit)})
 
 
-def _make_few(tensor: torch.Tensor, context: FillContext) -> None:
-    """Make all of the first few: of keys that are put in order, what else counts of equal ones."""
-    few = tensor.reshape(-1)[:FEW_KEYS].clone()
-    which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
-    tensor.copy_(few[which.to(tensor.device)])
+def _make_alike(
+    tensor: torch.Tensor, uses: ReferenceUses, rule: InputRule, context: FillContext
+) -> None:
+    """Make all integers 1 in one turn: counts, of which a total is small.
+
+    Where some are put in order, make them a few different ones now and then: of keys that are
+    equal, what else counts.
+    """
+    if uses.calls & SORTING and context.turn % KEY_TURNS == 2:
+        few = tensor.reshape(-1)[:FEW_KEYS].clone()
+        which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
+        tensor.copy_(few[which.to(tensor.device)])
+    are_counts = isinstance(rule, kinds.Integers) and not rule.ends and tensor.element_size() > 1
+    if are_counts and context.turn == ONES_TURN and _holds(1, rule, context):
+        tensor.fill_(1)
+
+
+def _holds(number: int, rule: InputRule, context: FillContext) -> bool:
+    """Whether a rule's integers have a number."""
+    if isinstance(rule, kinds.Integers):
+        return bool(context.steps(rule).holds(torch.tensor([number])).all())
+    return not isinstance(rule, kinds.Positions) or 0 <= number < context.whole(rule.below)
 
 
 def _put_edges(

@@ -396,6 +396,15 @@ def picking(name: str, definition: Definition, rules: Mapping[str, InputRule]) -
             yield other
 
 
+def _labels_of(name: str, definition: Definition, rules: Mapping[str, InputRule]) -> Iterator[str]:
+    """The indices of the same axes as other integers, which may be what these are."""
+    axes = definition.inputs[name].shape
+    for other, rule in rules.items() if isinstance(rules[name], kinds.Integers) and axes else ():
+        is_index = isinstance(rule, kinds.Indices | kinds.Positions) and not rule.inputs
+        if is_index and definition.inputs[other].shape == axes:
+            yield other
+
+
 def value_patterns(definition: Definition) -> list[str]:
     """The value patterns that are drawn, in the order in which the definition lists them."""
     section = definition.workloads
@@ -766,7 +775,12 @@ def _fill_order(
     definition: Definition, rules: Mapping[str, InputRule], uses: ReferenceUses
 ) -> tuple[str, ...]:
     needs = {
-        name: {*rule.inputs, *picking(name, definition, rules)} for name, rule in rules.items()
+        name: {
+            *rule.inputs,
+            *picking(name, definition, rules),
+            *_labels_of(name, definition, rules),
+        }
+        for name, rule in rules.items()
     }
     for name, other in _compared(definition, rules, uses):
         needs[name].add(other)

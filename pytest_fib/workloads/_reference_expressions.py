@@ -241,8 +241,10 @@ class Expressions:
 
     def _source_of_call(self, node: ast.expr) -> Source | None:
         """The same of methods and functions that give elements on."""
-        if called(node) == "unique" and isinstance(node, ast.Call) and node.keywords:
-            return None  # several tensors, most of other numbers
+        if called(node) == "unique" and isinstance(node, ast.Call):
+            more = {each.arg for each in node.keywords if constant(each.value) is not False}
+            if more - {"sorted"}:
+                return None  # several tensors, most of other numbers
         match node:
             case ast.Attribute(value=value, attr="T" | "mT"):
                 return self._some(value)

@@ -73,8 +73,8 @@ _OF_SOME |= {"scaled_dot_product_attention", *_QUOTIENTS}
 _FAR = re.compile(r"\binf\b|\bfinfo\b|\d[eE]\+?\d")
 #: Whether a tensor or a list has elements at all.
 _ASKS_FOR_ANY = re.compile(
-    r"(\bnumel\(\)|\bshape\[0\]|\bsize\(0\)|\blen\(\w+\)|\b\w*len(gth)?) *(==|>|!=|<=) *0\b"
-    r"|\b(start|begin|lo)\w* *(==|>=) *(end|stop|hi)|\b(end|stop|hi)\w* *(==|<=) *(start|begin|lo)"
+    r"\bif ([\w.]+\.numel\(\)|len\(\w+\))( (>|!=) 0)?:"
+    r"|\bif ([\w.]+\.numel\(\)|len\(\w+\)|\w*len(gth)?|n) (==|<=|<) [012]:\s*(continue|return)\b"
 )
 _SUMS = {"norm", "sum", "vector_norm"}
 #: What shares are left by that are put in order and added up.
@@ -266,6 +266,11 @@ class ReferenceUses:
         inputs, outputs = tuple(definition.inputs.items()), tuple(definition.outputs.items())
         return _read(definition.reference, inputs, outputs)
 
+    @property
+    def mends_nothing(self) -> bool:
+        """Whether it puts numbers where a softmax, or the like, is one of nothing."""
+        return bool(self.calls & _MENDS or (self.of_some and self.of_some <= self.mended))
+
     def takes_nothing(self, lengths: str) -> bool:
         """Whether the reference seems to be defined if one of these lengths is 0.
 
@@ -275,9 +280,7 @@ class ReferenceUses:
         if not self.has_infinities and lengths not in self.sliced:
             of_some = _OF_SOME - _EXTREMES  # another number is put for what is left out
         needs_some = self.calls & of_some or lengths in self.counted
-        # As in ``if n == 0``, ``n < 1`` and ``n < 2``.
-        is_mended = bool(self.calls & _MENDS or {0, 1, 2} & {*self.limits.get(lengths, ())})
-        is_mended = is_mended or bool(self.of_some and self.of_some <= self.mended)
+        is_mended = self.mends_nothing or 0 in self.limits.get(lengths, ())
         is_mended = is_mended or lengths in self.alternatives or self.asks_for_any
         return lengths in self.seen and bool(is_mended or not needs_some)
 
@@ -657,6 +660,19 @@ class _Reader(ast.NodeVisitor):
             return parent is not None
         return isinstance(parent, ast.expr) and self._refuses(parent)
 
+    def _selects(self, node: ast.expr) -> bool:
+        """Whether what is computed, or put where, hangs on a comparison, as in ``torch.where``."""
+        match self._parents.get(node):
+            case ast.BinOp() | ast.BoolOp() | ast.UnaryOp() as parent:
+                return self._selects(parent)
+            case ast.Call(args=arguments) as parent:
+                return called(parent) in _FILLS and node in arguments[:1]
+            case ast.Subscript(slice=mask):
+                return mask is node
+            case ast.IfExp(test=test):
+                return test is node
+        return False
+
     def _asks(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note what a function tells apart: infinities and NaN, or integers that aren't equal."""
         source = self._expressions.source(arguments[0]) if arguments else None
@@ -746,12 +762,19 @@ class _Reader(ast.NodeVisitor):
             return set(filter(is_lse, floats))
         return floats if len(floats) == 1 else set()
 
-    def _floats_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+    def _floats_in(self, node: ast.expr) -> set[str]:
         """The floating inputs that an expression is made of."""
-        names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
-        floats = set().union(*map(self._expressions.floats, names))
-        held = filter(None, map(self._expressions.calculation, names)) if depth else ()
-        return floats.union(*(self._floats_in(each, depth - 1) for each in held))
+        floats: set[str] = set()
+        seen: set[str] = set()
+        left = [node]
+        while left:
+            for each in ast.walk(left.pop()):
+                if isinstance(each, ast.Name) and each.id not in seen:
+                    seen.add(each.id)
+                    floats |= self._expressions.floats(each)
+                    held = self._expressions.calculation(each)
+                    left += [held] if held is not None else []
+        return floats
 
     def _asked_in(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
         """The inputs that a mask asks so."""
@@ -1133,8 +1156,9 @@ class _Reader(ast.NodeVisitor):
         self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         most = self._expressions.size(node.comparators[0])
-        if name is not None and isinstance(node.ops[0], ast.Gt) and isinstance(most, str):
-            self._uses.beyond.setdefault(name, most)
+        is_above = isinstance(node.ops[0], ast.Gt) and isinstance(most, str)
+        if name is not None and is_above and self._selects(node):
+            self._uses.beyond.setdefault(name, str(most))
         if name is None or not isinstance(number, int):
             return
         if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):

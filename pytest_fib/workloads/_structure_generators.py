@@ -30,7 +30,7 @@ PAIR = 2
 #: Lengths at which such kernels change what they do.
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
 #: The turn in which all indices but one are sentinels: a mean over the others is of one element.
-LONE_TURN = 17
+LONE_INDEX_TURN = 17
 #: The turns in which indices are in order, but for two of each row.
 NEARLY_IN_ORDER_TURNS = (5, 15)
 #: Where rows of indices have sentinels.
@@ -252,7 +252,7 @@ def _put_sentinels(
     """Put numbers that stand for nothing where the rows' names say, any of them."""
     if not sentinels:
         return
-    if context.turn == LONE_TURN and tensor.numel():
+    if context.turn == LONE_INDEX_TURN and tensor.numel():
         at = torch.ones_like(tensor, dtype=torch.bool)
         at.view(-1)[context.round_number % at.numel()] = False
     else:

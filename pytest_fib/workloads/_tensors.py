@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 INPUT_TURNS = 5
 #: The turns in which all that is counted is alike.
 ALIKE_TURNS = (11, 23)
-#: Kinds of integers that may be what another input has at the same places.
-AGREEING_KINDS = ("integers", "indices", "positions", "labels")
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
 #: Integers of less than so many are all dealt, if they are several times as many as special ones;
@@ -232,7 +230,7 @@ def _fill(
             make_quiet(compact, context)
         if compact.is_floating_point():
             put_picked_first(compact, name, context, before)
-        elif rule.kind in AGREEING_KINDS:
+        else:
             put_agreeing(compact, name, context, before)
         put_limits(name, compact, planned.uses, context, before)
         put_special(name, compact, planned.uses, context, before)

@@ -93,8 +93,7 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
         _with_rows_at_ends(wide, context.turn, low, high)
         if low == 0:
             faint = max(FAINT, 4 * torch.finfo(tensor.dtype).tiny)  # which stays positive
-            is_none = context.shared_turn % 16 > 8
-            _with_faint_rows(wide, context.shared_turn, 0.0 if is_none else faint)
+            _with_faint_rows(wide, context.shared_turn, faint)
             if context.regime.get("values") == "small" and context.turn % 2:
                 wide.mul_(faint)  # as of a state that began with such values
 
@@ -182,8 +181,6 @@ def _fill_integers(
         _whole_numbers(tensor, context, low, high)
         if context.turn == NOTHING_TURN and low <= 0 <= high:
             tensor.zero_()  # as zero points that a kernel takes for none
-        if context.turn == LONE_TURN and low <= 1 and high - low > FEW_NUMBERS:
-            tensor.fill_(1)  # counts of which a total is small
 
 
 def _draw(tensor: torch.Tensor, low: int, high: int, context: FillContext) -> None:
@@ -450,7 +447,7 @@ def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) ->
     tensor.bernoulli_(p, generator=context.device_random)
     if 0 < p < 1:
         _put_rows(tensor, BOOLEAN_ROWS, context)
-        if context.turn == LONE_TURN and tensor.numel():
+        if context.turn == LONE_FLAG_TURN and tensor.numel():
             tensor.zero_().view(-1)[context.round_number % tensor.numel()] = 1
 
 
@@ -507,7 +504,8 @@ def _probabilities(tensor: torch.Tensor, rule: kinds.Probabilities, context: Fil
 
 
 def _scales(tensor: torch.Tensor, rule: kinds.Scales, context: FillContext) -> None:
-    low, high = log2(context.number(rule.min)), log2(context.number(rule.max))
+    ends = context.number(rule.min), context.number(rule.max)
+    low, high = map(log2, ends)
 
     def fill(wide: torch.Tensor) -> None:
         wide.uniform_(low, high, generator=context.device_random)
@@ -519,9 +517,11 @@ def _scales(tensor: torch.Tensor, rule: kinds.Scales, context: FillContext) -> N
         if rule.signed:
             signs = torch.empty_like(wide).bernoulli_(generator=context.device_random)
             wide.mul_(signs.mul_(2).sub_(1))
-        if wide.numel() and context.turn % 2:  # as of a loss scale that can't grow any more
-            at = context.turn // 4 % wide.numel()
-            wide.view(-1)[at] = 2.0 ** (low if context.turn % 4 == 1 else high)
+        end = ends[context.turn % 4 == 3]  # as of a loss scale that can't grow any more
+        is_held = ends[0] <= float(torch.tensor(end, dtype=tensor.dtype)) <= ends[1]
+        if wide.numel() and context.turn % 2 and is_held:
+            at = wide.view(-1)[context.turn // 4 % wide.numel()]
+            at.copy_(torch.copysign(torch.full_like(at, end), at))
 
     _fill_floating(tensor, fill)
 
@@ -688,8 +688,8 @@ LENGTH_BYTES = 4
 SMALL_NUMBERS = (3, 15, 255)
 #: The turns of eight in which some labels are below 0.
 LABELS_BELOW_ZERO_TURNS = (2, 4)
-#: The turn in which a single element of all is true, and all integers are 1.
-LONE_TURN = 10
+#: The turn in which a single element of all is true.
+LONE_FLAG_TURN = 10
 #: The turn in which all integers of an input are 0, and those of others most likely not.
 NOTHING_TURN = 20
 #: Of fewer, two that are drawn are often equal.

@@ -154,6 +154,8 @@ def test_what_the_reference_saturates_is_not_infinite():
         assert judged(expected, expected, dtype).passed
         assert not judged([[INF, -top, 1.0]], expected, dtype).passed
         assert not judged([[top, -INF, 1.0]], expected, dtype).passed
+        near = torch.tensor([[0.99 * top, -top, 1.0]], dtype=getattr(torch, dtype))
+        assert judged([[INF, -top, 1.0]], expected, dtype, own=near).passed
 
 
 def test_what_may_be_off_by_more_than_the_largest_number_may_be_any_infinity():

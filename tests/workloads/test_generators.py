@@ -519,6 +519,59 @@ def test_of_some_special_values_only_those_are_copied_that_are_asked_for():
     assert set().union(*_special([each["y"] for each in made])) == {"-inf"}
 
 
+@pytest.mark.parametrize("values", ["nan", "inf", "normal"])
+def test_inputs_of_one_value_along_an_axis_and_of_8_bits_take_nothing_of_others(values):
+    """Each has fewer elements than the other, or no sign that can be turned."""
+    reference = (
+        "import torch\ndef run(x, y, ids, pred):\n"
+        "    return (x.float().isnan() & y.isnan()).sum(1) * pred.sum(1) * ids.sum(1)"
+    )
+    inputs = {
+        "x": (["n", "k"], "float8_e4m3fn"),
+        "y": (["n", "k"], "float32"),
+        "z": (["n", "k"], "float32"),
+        "ids": (["n", "k"], "int64"),
+    }
+    rules = {
+        "y": {"kind": "values", "broadcast": ["n"]},
+        "ids": {"kind": "integers", "min": 0, "max": 9},
+    }
+    made = _held(reference, inputs, rules, values=values)
+    assert all(len(each["y"].view(torch.int32).unique(dim=0)) == 1 for each in made)
+
+
+def test_distinct_indices_do_not_agree():
+    inputs = {"src": (["n"], "int64"), "dst": (["n"], "int64")}
+    rules = {
+        "src": {"kind": "indices", "below": 1000, "unique": False},
+        "dst": {"kind": "indices", "below": 1000, "unique": True},
+    }
+    made = _held("def run(src, dst):\n    return src * dst * 1.0", inputs, rules)
+    assert all(each["dst"].unique().numel() == each["dst"].numel() for each in made)
+
+
+def test_a_limit_breaks_no_step_and_may_be_larger_than_integers_are():
+    rule = {"kind": "integers", "min": 0, "max": 256, "step": 16}
+    made = _held("def run(x):\n    return (x > 48) * 1.0", {"x": (["n"], "int32")}, {"x": rule})
+    assert all(bool((each["x"] % 16 == 0).all()) for each in made)
+    made = _held("def run(x):\n    return (x < 1e30) * 1.0", {"x": (["n"], "int32")}, {"x": rule})
+    assert all(bool((each["x"] % 16 == 0).all()) for each in made)
+
+
+def test_integers_that_can_not_be_1_never_are():
+    rule = {"kind": "integers", "min": -128, "max": 0}
+    made = _held("def run(x):\n    return x * 1.0", {"x": (["n"], "int32")}, {"x": rule})
+    assert all(int(each["x"].max()) <= 0 for each in made)
+
+
+def test_ends_of_scales_are_rounded_to_none_beyond():
+    rule = {"kind": "scales", "min": 0.01, "max": 0.1}
+    made = _held("def run(s):\n    return s * 1.0", {"s": (["n"], "float32")}, {"s": rule})
+    drawn = torch.cat([each["s"].double() for each in made])
+    assert float(drawn.min()) >= 0.01
+    assert float(drawn.max()) <= 0.1
+
+
 def test_in_one_workload_a_single_index_and_a_single_flag_count():
     inputs = {"ids": (["n", "k"], "int32"), "on": (["n", "k"], "bool"), "c": (["n"], "int64")}
     rules = {

@@ -754,7 +754,12 @@ def test_a_sentinel_may_be_named_by_the_description_alone():
 
 
 def test_a_description_may_say_that_any_number_below_0_is_none():
-    for described, sentinels in (("Negative ids are padding.", [-100, -1]), ("Which rows.", [-1])):
+    for described, sentinels in (
+        ("Negative ids are padding.", [-100, -1]),
+        ("Which rows.", [-1]),
+        ("Row of the hard negative, -1 for none.", [-1]),
+        ("Index of the negative sample, or -1", [-1]),
+    ):
         data = signature("op", "n v=64", "ids[n]:i32 x[v]:f32", "y[n]:f32")
         data["inputs"]["ids"]["description"] = described
         data["reference"] = (
@@ -767,7 +772,11 @@ def test_a_description_may_say_that_any_number_below_0_is_none():
 def test_a_description_may_say_that_lengths_may_be_0():
     for described, may_be_empty in (
         ("Tokens of each; may be 0.", True),
+        ("Lengths can be zero.", True),
         ("Tokens of each.", False),
+        ("No sequence may be empty.", False),
+        ("Tokens of each; none can be 0.", False),
+        ("Tokens of each; the rest of a row may be zero.", False),
     ):
         data = signature("op", "n t d=8", "lens[n]:i32 x[n,t]:f32", "y[n]:f32")
         data["inputs"]["lens"]["description"] = described
@@ -784,6 +793,11 @@ def test_a_description_may_say_that_numbers_are_not_negative():
         (">= 0", NOT_NEGATIVE),
         ("Negative where nothing counts.", "values"),
         ("In [>= 0.5]", "values"),
+        ("Non negative.", NOT_NEGATIVE),
+        ("Kept where x >= 0, else times the slope.", "values"),
+        ("Log probabilities, not negative infinity.", "values"),
+        ("May be negative or >= 0", "values"),
+        ("The output of relu is never negative", "values"),
     ):
         data = signature("op", "n", "weight[n]:f32 x[n]:f32", "y[n]:f32")
         data["inputs"]["weight"]["description"] = described
@@ -792,6 +806,56 @@ def test_a_description_may_say_that_numbers_are_not_negative():
 
 
 NOT_NEGATIVE = "uniform, min 0.0, max 4.0, ends True"
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("assert not (ids > m).any()", "indices, below m, unique False"),
+        ("if (ids > m).any(): raise ValueError", "indices, below m, unique False"),
+        ("ids = torch.where(ids > m, m - 1, ids)", "positions, below 2 * m"),
+    ],
+)
+def test_numbers_that_the_reference_refuses_are_not_beyond(line, rule):
+    data = signature("op", "n m", "ids[n]:i64 x[m]:f32", "y[n]:f32")
+    data["reference"] = (
+        f"import torch\ndef run(ids, x):\n    m = x.shape[0]\n    {line}\n    return x[ids]\n"
+    )
+    assert str(plan(Definition.model_validate(data)).rules["ids"]) == rule
+
+
+def test_no_question_of_other_things_says_that_lengths_may_be_0():
+    for asked in ("assert x.shape[0] > 0", "some = bias.numel() > 0", "one = lens == 1"):
+        data = signature("op", "n t", "lens[n]:i32 x[n,t]:f32 bias[t]:f32", "y[n]:f32")
+        data["reference"] = (
+            f"import torch\ndef run(lens, x, bias):\n    {asked}\n"
+            "    keep = torch.arange(x.shape[1]) < lens[:, None]\n"
+            "    return (x + bias).masked_fill(~keep, -torch.inf).softmax(1).amax(1)\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["lens"].allow_empty is False
+
+
+def test_what_is_unique_may_be_there_several_times():
+    data = signature("op", "n m", "ids[n]:i64 x[m]:f32", "y[m]:f32")
+    data["reference"] = (
+        "import torch\ndef run(ids, x):\n    out = x.clone()\n"
+        "    u, c = torch.unique(ids, return_counts=True)\n    out[u] = x[u] / c\n    return out\n"
+    )
+    assert plan(Definition.model_validate(data)).rules["ids"].unique is False
+
+
+def test_a_comment_does_not_quantise():
+    data = signature("op", "n", "scale[n]:f32 x[n]:f32 mask[n]:u8", "y[n]:f32")
+    data["reference"] = (
+        "def run(scale, x, mask):\n    # the background\n    return x * scale * mask\n"
+    )
+    assert str(plan(Definition.model_validate(data)).rules["scale"]) == "scales, min 0.25, max 4.0"
+
+
+def test_what_a_root_is_taken_of_is_no_negative_divisor():
+    data = signature("op", "n d=8", "x[n,d]:f32 v[n,d]:f32", "y[n,d]:f32")
+    data["reference"] = "import torch\ndef run(x, v):\n    return x / torch.sqrt(v)\n"
+    assert plan(Definition.model_validate(data)).rules["v"].signed is False
 
 
 def test_a_number_that_is_kept_within_a_vocabulary_may_be_beyond_it():
