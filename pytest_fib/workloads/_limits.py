@@ -186,7 +186,7 @@ def put_picked_first(
 
     As labels that are predicted right, and drafted tokens that are likely: others hardly ever are.
     """
-    if context.turn % PICKED_TURNS != 1 or tensor.element_size() == 1:
+    if context.turn % PICKED_TURNS != 1 or tensor.element_size() == 1 or not tensor.numel():
         return
     for other in picking(name, context.definition, context.rules):
         places = before.get(other)
