@@ -79,10 +79,10 @@ def unrounded(
     if offset is not None:
         added = (output - offset).abs()
         held &= (added == 0) | (added >= 1)
-    return held if call.name not in LESS_ONE else held & ~lost_beside_one(call, output)
+    return held if call.name not in LESS_ONE else held & ~is_rounded_to_minus_one(call, output)
 
 
-def lost_beside_one(call: Operation, output: torch.Tensor) -> torch.Tensor:
+def is_rounded_to_minus_one(call: Operation, output: torch.Tensor) -> torch.Tensor:
     """Where an exponential less 1 is -1, not only that of -inf: all of it is lost."""
     value: torch.Tensor = call.args[0]
     return (output == -1) & value.isfinite()

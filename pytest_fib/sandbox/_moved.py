@@ -19,7 +19,7 @@ from pytest_fib.sandbox._exactness import (
     TERMS_LOOKED_AT,
     has_few_values,
     is_exact,
-    lost_beside_one,
+    is_rounded_to_minus_one,
     rounding_step,
     term_count,
     unrounded,
@@ -239,7 +239,7 @@ def _moved(
         keep = output == 0 if adds else unrounded(call, output, offset)
         step = rounding_step(output, by, noise(output), offset)
         if call.name in LESS_ONE:
-            step = torch.where(lost_beside_one(call, output), step.abs(), step)
+            step = torch.where(is_rounded_to_minus_one(call, output), step.abs(), step)
         if call.name == "gelu":
             step += _lost_beside_one(call, output) * noise(output)
         if exact is not None:  # no luck makes the errors of one or two terms cancel with the sum's

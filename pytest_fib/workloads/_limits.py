@@ -91,15 +91,12 @@ def put_limits(
         )
         tensor.masked_fill_((tensor == 0) & minus, -0.0)
     if isinstance(rule, kinds.Integers | kinds.Positions):
-        if not constraints_on(name, context.definition):
+        is_free = not constraints_on(name, context.definition)
+        if is_free:
             _make_alike(tensor, uses, rule, context)
         _clamp(tensor, numbers, rule, context)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
-        if (
-            edges
-            and context.turn % INTEGER_TURNS == 1
-            and not constraints_on(name, context.definition)
-        ):
+        if edges and context.turn % INTEGER_TURNS == 1 and is_free:
             _put_edges(tensor, edges, name, context, before)
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
@@ -226,10 +223,7 @@ def put_agreeing(
         if isinstance(values, torch.Tensor) and is_alike and values.shape == tensor.shape:
             may = torch.rand(tensor.shape, generator=context.host_random) < AGREEING
             may = may.to(tensor.device)
-            if isinstance(rule, kinds.Integers):
-                may &= context.steps(rule).holds(values)
-            elif isinstance(rule, kinds.Positions | kinds.Indices):
-                may &= (values >= 0) & (values < context.whole(rule.below))
+            may &= _holds(values, rule, context)
             tensor.copy_(torch.where(may, values.to(tensor.dtype), tensor))
             return
 
@@ -325,8 +319,11 @@ def _clamp(
         limit, end = limit // 2, 0
     elif turn % INTEGER_TURNS:
         return
-    if int(tensor.min()) < limit < int(tensor.max()) and _holds(int(limit), rule, context):
-        tensor.clamp_(**{("max", "min")[end]: int(limit)})
+    if not int(tensor.min()) < limit < int(tensor.max()):
+        return
+    number = int(limit)
+    if bool(_holds(torch.tensor(number), rule, context)):
+        tensor.clamp_(**{("max", "min")[end]: number})
 
 
 def _make_alike(
@@ -342,15 +339,17 @@ def _make_alike(
         which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
         tensor.copy_(few[which.to(tensor.device)])
     are_counts = isinstance(rule, kinds.Integers) and not rule.ends and tensor.element_size() > 1
-    if are_counts and context.turn == ONES_TURN and _holds(1, rule, context):
+    if are_counts and context.turn == ONES_TURN and bool(_holds(torch.tensor(1), rule, context)):
         tensor.fill_(1)
 
 
-def _holds(number: int, rule: InputRule, context: FillContext) -> bool:
-    """Whether a rule's integers have a number."""
+def _holds(values: torch.Tensor, rule: InputRule, context: FillContext) -> torch.Tensor:
+    """Which of these numbers a rule's integers may be."""
     if isinstance(rule, kinds.Integers):
-        return bool(context.steps(rule).holds(torch.tensor([number])).all())
-    return not isinstance(rule, kinds.Positions) or 0 <= number < context.whole(rule.below)
+        return context.steps(rule).holds(values)
+    if isinstance(rule, kinds.Positions | kinds.Indices):
+        return (values >= 0) & (values < context.whole(rule.below))
+    return torch.ones_like(values, dtype=torch.bool)
 
 
 def _put_edges(
@@ -370,11 +369,7 @@ def _put_edges(
     values = (edge + sign * context.whole(size)).expand(int(put.sum())).clone()
     values[context.turn % 3 :: 3] -= 1
     values[(context.turn + 1) % 3 :: 3] += 1
-    may = values.isfinite()
-    if isinstance(rule, kinds.Integers):
-        may &= context.steps(rule).holds(values)
-    elif isinstance(rule, kinds.Positions):
-        may &= (values >= 0) & (values < context.whole(rule.below))
+    may = values.isfinite() & _holds(values, rule, context)
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
 
 
