@@ -191,17 +191,8 @@ def _fill(
     # The generators import torch, which planning and scalars do without.
     import torch
 
-    from pytest_fib.workloads._limits import (
-        ORDERING,
-        make_coarse,
-        make_peaked,
-        make_quiet,
-        put_agreeing,
-        put_limits,
-        put_picked_first,
-        put_special,
-    )
     from pytest_fib.workloads._structure_generators import FILLS
+    from pytest_fib.workloads._telling_values import put_telling_values
 
     tensor, rule = inputs.tensors[name], inputs.rules[name]
     own_seed = _seed(seed, name)
@@ -222,18 +213,7 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
-        if rule.kind == "values" and compact.numel():
-            if planned.uses.are_logits(name):
-                make_peaked(compact, context)
-            if planned.uses.calls & ORDERING:
-                make_coarse(compact, context)
-            make_quiet(compact, context)
-        if compact.is_floating_point():
-            put_picked_first(compact, name, context, before)
-        else:
-            put_agreeing(compact, name, context, before)
-        put_limits(name, compact, planned.uses, context, before)
-        put_special(name, compact, planned.uses, context, before)
+        put_telling_values(name, compact, planned.uses, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 

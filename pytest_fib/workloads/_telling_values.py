@@ -1,7 +1,8 @@
-"""Puts what a reference compares elements with among them: only equals tell ``<`` from ``<=``.
+"""Puts values that tell into inputs, by what the reference does with them.
 
-That is numbers, and elements of inputs that are filled before; or what is subtracted from them.
-Random elements hardly ever equal them.
+Such as what it compares elements with, since only equals tell ``<`` from ``<=``: numbers, and
+elements of inputs that are filled before, or what is subtracted from them. Random elements hardly
+ever equal them.
 """
 
 from __future__ import annotations
@@ -68,17 +69,42 @@ ORDERING |= {"cummax", "cummin", "maximum", "minimum", "searchsorted", "bucketiz
 ANY, ABOVE, BELOW = ("normal", "wide", "outlier"), ("positive",), ("negative",)
 
 
-def put_limits(
+def put_telling_values(
     name: str,
     tensor: torch.Tensor,
     uses: ReferenceUses,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
-    """Put what elements are compared with into an input, a contiguous tensor, where it may be.
+    """Put values that tell a wrong kernel from a right one into an input, a contiguous tensor.
 
-    ``before`` are the inputs that were filled before this one. Integers are clamped to a number now
-    and then, so that it is their greatest or their least, or some are what they are compared with.
+    By what the reference does with it. ``before`` are the inputs that were filled before this one.
+    """
+    if context.rules[name].kind == "values" and tensor.numel():
+        if uses.are_logits(name):
+            _make_peaked(tensor, context)
+        if uses.calls & ORDERING:
+            _make_coarse(tensor, context)
+        _make_quiet(tensor, context)
+    if tensor.is_floating_point():
+        _put_picked_first(tensor, name, context, before)
+    else:
+        _put_agreeing(tensor, name, context, before)
+    _put_limits(name, tensor, uses, context, before)
+    _put_special(name, tensor, uses, context, before)
+
+
+def _put_limits(
+    name: str,
+    tensor: torch.Tensor,
+    uses: ReferenceUses,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Put what elements are compared with into an input, where it may be.
+
+    Integers are clamped to a number now and then, so that it is their greatest or their least, or
+    some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
     axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0.
     """
@@ -107,7 +133,7 @@ def put_limits(
         _put_halves(tensor, steps, name, context, before)
 
 
-def put_special(
+def _put_special(
     name: str,
     tensor: torch.Tensor,
     uses: ReferenceUses,
@@ -116,7 +142,7 @@ def put_special(
 ) -> None:
     """Put the infinities and NaN that the reference asks for into an input, or doesn't use.
 
-    What a scalar leaves out has NaN. ``before`` is as of ``put_limits``.
+    What a scalar leaves out has NaN.
     """
     rule = context.rules[name]
     if not tensor.numel():
@@ -142,7 +168,7 @@ def _put_unused(
         put_special_values(cases_of([nan]), context.turn, tensor, context.device_random)
 
 
-def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
+def _make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
     """Make few elements of half the rows count in a softmax, in half of all normal workloads.
 
     Of n normal numbers few count from a deviation of ``sqrt(2 * ln(n))`` on (Derrida, Random-energy
@@ -158,7 +184,7 @@ def make_peaked(tensor: torch.Tensor, context: FillContext) -> None:
     tensor.copy_(torch.where(sort < 2, peaked.to(tensor.dtype), tensor))
 
 
-def make_quiet(tensor: torch.Tensor, context: FillContext) -> None:
+def _make_quiet(tensor: torch.Tensor, context: FillContext) -> None:
     """Make a part of a tensor 0 along one of its axes but the last, in a quarter of the workloads.
 
     As frames of silence at the end of a recording: rows alone are 0 in other workloads.
@@ -173,7 +199,7 @@ def make_quiet(tensor: torch.Tensor, context: FillContext) -> None:
     tensor.narrow(dim, n - n // 3, n // 3).zero_()
 
 
-def put_picked_first(
+def _put_picked_first(
     tensor: torch.Tensor,
     name: str,
     context: FillContext,
@@ -200,7 +226,7 @@ def put_picked_first(
         rows.scatter_(1, at, torch.where(chosen, largest, rows.gather(1, at)))
 
 
-def put_agreeing(
+def _put_agreeing(
     tensor: torch.Tensor,
     name: str,
     context: FillContext,
@@ -228,7 +254,7 @@ def put_agreeing(
             return
 
 
-def make_coarse(tensor: torch.Tensor, context: FillContext) -> None:
+def _make_coarse(tensor: torch.Tensor, context: FillContext) -> None:
     """Make half of the rows multiples of 1/2, in a quarter of all normal workloads.
 
     So some are equal beside others that are not, the largest and their neighbours as well.
