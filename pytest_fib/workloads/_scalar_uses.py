@@ -25,8 +25,8 @@ _NOT_ZERO_AT_ZERO |= {"clamp", "clamp_min", "clip", "maximum", "isfinite", "cros
 _NOT_ZERO_AT_ZERO |= {"acos", "scaled_dot_product_attention"}
 _ONE_AT_ZERO = {"exp", "exp2", "cos", "cosh", "erfc"}
 #: Functions that are not finite at 0, or the same for all multiples of a number but 0.
-_UNDEFINED_AT_ZERO = {"log", "log2", "log10", "logit", "rsqrt", "reciprocal", "normalize", "atan2"}
-_UNDEFINED_AT_ZERO |= {"cosine_similarity", "digamma", "lgamma"}
+UNDEFINED_AT_ZERO = {"log", "log2", "log10", "logit", "rsqrt", "reciprocal", "normalize", "atan2"}
+UNDEFINED_AT_ZERO |= {"cosine_similarity", "digamma", "lgamma"}
 #: Functions of matrices that have to be regular.
 _OF_REGULAR = {"solve", "cholesky", "inv", "inverse", "logdet", "slogdet", "det", "lstsq", "pinv"}
 _OF_REGULAR |= {"eigh", "solve_triangular", "cholesky_solve"}
@@ -40,7 +40,7 @@ _PRODUCTS, _SUMS = {"mul", "multiply"}, {"add", "sub", "subtract", "lerp"}
 #: Functions of shares or sines.
 _UP_TO_ONE = {"quantile", "nanquantile", "dropout", "bernoulli", "acos", "asin", "atanh", "erfinv"}
 #: Functions that take numbers beside tensors, and for which 0 is as good as any other.
-_TAKES_ZERO = _PRODUCTS | _SUMS | _CHOICES | _UP_TO_ONE | _UNDEFINED_AT_ZERO
+_TAKES_ZERO = _PRODUCTS | _SUMS | _CHOICES | _UP_TO_ONE | UNDEFINED_AT_ZERO
 _TAKES_ZERO |= {"rsub", "clamp", "clamp_min", "clamp_max", "clip", "where", "masked_fill", "full"}
 _TAKES_ZERO |= {"full_like", "new_full", "fill", "leaky_relu", "elu", "addcmul", "addmm", "addr"}
 _TAKES_ZERO |= {"baddbmm", "addmv", "maximum", "minimum", "tensor", "as_tensor", "new_tensor"}
@@ -409,7 +409,7 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
 def _not_zero(name: str, node: ast.Call) -> list[ast.expr]:
     """The arguments of a call that have to be other than 0."""
     arguments = _arguments(node)
-    if name in _UNDEFINED_AT_ZERO:
+    if name in UNDEFINED_AT_ZERO:
         return arguments
     if name in _QUOTIENTS:
         return arguments[1:] if name != "addcdiv" else arguments[-1:]

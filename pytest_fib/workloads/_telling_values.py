@@ -23,13 +23,14 @@ from pytest_fib.workloads._plan import (
     special_values,
     value_patterns,
 )
-from pytest_fib.workloads._reference_uses import SORTING
+from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
+from pytest_fib.workloads._scalar_uses import UNDEFINED_AT_ZERO
 from pytest_fib.workloads._special_values import cases_of, is_lse
 from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
     from pytest_fib.data import InputRule
-    from pytest_fib.workloads._reference_uses import LeftOut, ReferenceUses
+    from pytest_fib.workloads._reference_uses import LeftOut
     from pytest_fib.workloads._tensors import FillContext
 
 #: A number, or another input's name with its tensor, or its number.
@@ -435,7 +436,7 @@ def _put(tensor: torch.Tensor, sources: Sequence[Source], name: str, context: Fi
         values = _values_of(source, name, put, context)
         if isinstance(source, tuple) and not isinstance(source[1], torch.Tensor):
             values = values.to(tensor.dtype).double()  # what is next to it, if it isn't one of them
-        here = (which == place) & _may_be(values, tensor.dtype, context.rules[name], context)
+        here = (which == place) & _may_be(values, tensor.dtype, name, context)
         elements = torch.where(here, values.to(tensor.dtype), elements)
     tensor[put] = elements
 
@@ -460,7 +461,7 @@ def _put_halves(
     halves = torch.empty_like(step).random_(-HALVES, HALVES, generator=context.device_random) + 0.5
     values = halves / step if is_product else halves * step
     may = step.frexp().mantissa.abs() == 0.5
-    may &= _may_be(values, tensor.dtype, context.rules[name], context)
+    may &= _may_be(values, tensor.dtype, name, context)
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
 
 
@@ -503,13 +504,19 @@ def _beside(
 
 
 def _may_be(
-    values: torch.Tensor, dtype: torch.dtype, rule: InputRule, context: FillContext
+    values: torch.Tensor, dtype: torch.dtype, name: str, context: FillContext
 ) -> torch.Tensor:
     """Which numbers are the same in a dtype, and among those that the input may hold."""
-    may = (values.to(dtype).double() == values) & values.isfinite() & (values != 0)
+    rule = context.rules[name]
+    may = (values.to(dtype).double() == values) & values.isfinite()
     pattern = context.regime.get("values", "normal")
     if isinstance(rule, kinds.Uniform):
-        return may & (values >= context.number(rule.min)) & (values <= context.number(rule.max))
+        may &= (values >= context.number(rule.min)) & (values <= context.number(rule.max))
+        # A number of torch.rand is 0 now and then.
+        uses = ReferenceUses.of(context.definition)
+        is_safe = name not in uses.divisors and not uses.calls & UNDEFINED_AT_ZERO
+        return may if is_safe else may & (values != 0)
+    may &= values != 0
     if isinstance(rule, kinds.Values) and pattern not in ANY:
         sign = (pattern in ABOVE) - (pattern in BELOW)
         return may & (values * sign > 0)

@@ -891,6 +891,17 @@ def test_what_the_reference_compares_inputs_with_each_other_by_is_now_and_then_e
     assert equal >= TURNS // 2
 
 
+@pytest.mark.parametrize(
+    ("result", "may"), [("keep / (1 - p)", True), ("keep * u.log()", False), ("keep / u", False)]
+)
+def test_uniform_numbers_are_0_now_and_then_where_they_are_compared_with_0(result, may):
+    inputs = {"u": (["n", "k"], "float32"), "p": (None, "float32")}
+    rules = {"u": {"kind": "uniform"}, "p": {"value": 0.0}}
+    made = _held(f"def run(u, p):\n    keep = u >= p\n    return {result}", inputs, rules)
+    zeros = sum(bool((each["u"] == 0).any()) for each in made)
+    assert zeros >= TURNS // 2 if may else zeros == 0
+
+
 @pytest.mark.parametrize(("shape", "beside"), [(["n", "k"], "y"), (["k"], "y[None]")])
 def test_all_of_a_row_is_now_and_then_what_is_subtracted_from_it(shape, beside):
     inputs = {"x": (["n", "k"], "float16"), "y": (shape, "float16")}
