@@ -60,15 +60,18 @@ class Catalogue:
     def _home(self, implementation: Implementation) -> list[str]:
         """Where a file is seen to fail that doesn't say what it implements; a record only warns.
 
-        The definition, or the first of the kind, that the folder is named after, or the first of
-        all.
+        The definition that its folder or it itself is named after, or the first of the kind that
+        the folder is named after, or the first of all.
         """
         if implementation.problem is None or implementation.record is not None:
             return []
         definitions = [each.definition for each in self.loaded]
         folder = implementation.path.parent.name
+        for name in (folder, implementation.path.stem):
+            if name in self.names:
+                return [name]
         of_folder = sorted(d.name for d in definitions if d.op_type == folder)
-        return [folder] if folder in self.names else (of_folder or self.names)[:1]
+        return (of_folder or self.names)[:1]
 
     @property
     def loaded(self) -> list[LoadedDefinition]:

@@ -86,6 +86,14 @@ def unimplemented(names: Sequence[str]) -> str:
     return f"fib: {len(names)} {have} no implementation: {shortened(names)}"
 
 
+def untestable(problems: Sequence[str]) -> Iterator[str]:
+    """``fib: 2 implementations can't be tested: a.py:3: ...``, the first problem for all."""
+    if problems:
+        what = "1 implementation" if len(problems) == 1 else f"{len(problems)} implementations"
+        others = "; the items of the others say why" if len(problems) > 1 else ""
+        yield f"fib: {what} can't be tested: {problems[0]}{others}"
+
+
 def _shard(session: Session) -> str:
     """Which part this run has, and how the parts were made."""
     settings = session.settings

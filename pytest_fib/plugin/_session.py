@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ from pytest_fib.discovery import (
 from pytest_fib.plugin import _gpus
 from pytest_fib.plugin._baseline import read_baseline
 from pytest_fib.plugin._checks import check_options, check_selection
-from pytest_fib.plugin._header import header, repeated_by, unimplemented
+from pytest_fib.plugin._header import header, repeated_by, unimplemented, untestable
 from pytest_fib.plugin._interrupt import Interruption
 from pytest_fib.plugin._kernel_check import KernelCheckRecords
 from pytest_fib.plugin._options import SETTINGS
@@ -211,13 +212,19 @@ class Session:
         return header(self)
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say which definitions have no implementation; under xdist the tables do."""
+        """Say what has no implementation or can't be one; under xdist the tables and items do."""
         if "catalogue" not in vars(self) or self.config.get_verbosity() < 0:
             return []
-        catalogue = self.catalogue
-        wanted = filter(self.settings.wants_definition, catalogue.names)
-        names = [name for name in wanted if not catalogue.implementations_of(name)]
-        return [unimplemented(names)] if names else []
+        settings = self.settings
+        wanted = filter(settings.wants_definition, self.catalogue.names)
+        of_each = {name: self.catalogue.implementations_of(name) for name in wanted}
+        problems = [
+            settings.readable(each.problem)
+            for each in chain.from_iterable(of_each.values())
+            if each.problem and settings.wants_implementation(each.name)
+        ]
+        names = [name for name, found in of_each.items() if not found]
+        return [*untestable(problems), *([unimplemented(names)] if names else [])]
 
     @cached_property
     def durations(self) -> Durations:

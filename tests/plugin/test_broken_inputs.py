@@ -106,6 +106,8 @@ def test_what_cannot_be_read_as_an_implementation_fails_an_item_of_its_own(scale
     scale.write("kernel_impls/elementwise/called.py", 'run = implements("scale")(lambda x: x)\n')
     result = scale.run()
     result.assert_outcomes(passed=1, failed=5)
+    of_all = "5 implementations can't be tested: kernel_impls/elementwise/binary.py:2: not UTF-8"
+    result.stdout.fnmatch_lines([f"fib: {of_all}*; the items of the others say why"])
     result.stdout.fnmatch_lines_random(
         f"can't be tested: kernel_impls/elementwise/{message}*"
         for message in (
@@ -116,3 +118,15 @@ def test_what_cannot_be_read_as_an_implementation_fails_an_item_of_its_own(scale
             "called.py:1: @implements: goes above a function as a decorator: ",
         )
     )
+
+
+def test_a_file_that_names_no_definition_fails_beside_the_one_that_it_is_named_after(
+    scale, scale_yaml
+):
+    scale.define(scale_yaml.replace("name: scale", "name: other"), "kernel_defs/toy/other.yaml")
+    scale.write("kernel_impls/scale.py", "@implements(N)\ndef run(x): ...\n")
+    result = scale.run("--collect-only")
+    result.stdout.fnmatch_lines(
+        ["fib: 1 implementation can't be tested: kernel_impls/scale.py:1: @implements: *"]
+    )
+    assert "kernel_defs/toy/scale.yaml::scale[scale-correctness]" in scale.ids()
