@@ -16,6 +16,7 @@ from ._generator_kinds import (
     GeneratorKind,
     Held,
     Limit,
+    OneOf,
     Refers,
     Whole,
     flat_rule,
@@ -295,6 +296,9 @@ def _bad_numbers(model: type[GeneratorKind], rule: Raw, dtype: Raw) -> Iterator[
     for parameter, value in (*values, *sentinels):
         if message := _outside(value, known):
             yield parameter, message
+    if model is OneOf:
+        problems = (_not_held(value, dtype) for value in _items(rule, "values"))
+        yield from (("values", problem) for problem in problems if problem)
 
 
 def _over_limits(

@@ -71,6 +71,7 @@ DTYPE_CLASSES: dict[str, frozenset[DType]] = {
     "integer": _INTEGERS,
     "floating": _WIDE_FLOATS | _FP8,
     "not packed": _WIDE_FLOATS | _INTEGERS | {DType.BOOL},
+    "numbers": _WIDE_FLOATS | _INTEGERS,
     "bytes": frozenset({DType.FLOAT4_E2M1, DType.INT8, DType.UINT8}),
     "32 or 64 bits": frozenset({DType.INT32, DType.INT64}),
     "fp8": _FP8,

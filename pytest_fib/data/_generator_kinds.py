@@ -72,7 +72,15 @@ def _number(value: Raw) -> Raw:
     raise ValueError(f"should be a number or an expression of axes, not {shown}")
 
 
+def _plain_number(value: Raw) -> Raw:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return value
+    raise ValueError(f"should be a number, not {shown(value)}")
+
+
 Mark = TypeVar("Mark", Limit, Held, Whole)
+#: A number, and no expression.
+PlainNumber = Annotated[int | float, BeforeValidator(_plain_number)]
 #: A number, or an expression of axes such as ``num_pages * page_size``.
 Number = Annotated[int | float | str, PlainValidator(_number), Refers.AXES]
 OptionalNumber = Annotated[Number | None, Refers.AXES]
@@ -219,6 +227,13 @@ class Integers(GeneratorKind, dtypes="not packed", scalars=True):
     max: Annotated[Number, Held(), Whole.UNLESS_STEPPED, Limit(">=", "min")] = 1
     step: Annotated[Number, Limit(">", 0)] = 1
     ends: Flag = False
+
+
+class OneOf(GeneratorKind, dtypes="numbers", scalars=True):
+    """One of these `values`: a block's size that is 1, 2, 4 or 8, say."""
+
+    kind: Literal["one_of"] = "one_of"
+    values: Annotated[list[PlainNumber], Field(min_length=1)]
 
 
 class Labels(GeneratorKind, dtypes="integer"):
@@ -527,7 +542,7 @@ class Safetensors(GeneratorKind):
 
 
 _Kind = (
-    Values | Normal | Uniform | Integers | Labels | Boolean | Mask | Sorted | L2Normalized
+    Values | Normal | Uniform | Integers | OneOf | Labels | Boolean | Mask | Sorted | L2Normalized
     | Probabilities | RouterLogits | Scales | Quantized | Fp4 | Fp8Pages | CosSinCache | Cos | Sin
     | Indptr | Lengths | Starts | Ends | LastPageLen | Indices | Permutation | SeqLens
     | BlockTable | Positions | TopkIds | Routing | Safetensors

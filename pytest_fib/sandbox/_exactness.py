@@ -20,8 +20,8 @@ EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = words("div sqrt"), words("reciprocal rsqrt")
 _PLAIN = words("add sub rsub mul")
-#: What is an exponential less 1, somewhere.
-LESS_ONE = words("elu expm1")
+#: What comes near to 1, or to -1, and what of these is an exponential less 1.
+NEAR_ONE = words("sigmoid tanh erf elu expm1")
 #: Sums at places of the first tensor of what the last one has.
 _ADDED_AT = words("index_add scatter_add scatter_reduce")
 #: Products of windows of the first tensor with the second one, to which a third may be added.
@@ -79,13 +79,16 @@ def unrounded(
     if offset is not None:
         added = (output - offset).abs()
         held &= (added == 0) | (added >= 1)
-    return held if call.name not in LESS_ONE else held & ~is_rounded_to_minus_one(call, output)
+    return held if call.name not in NEAR_ONE else held & ~is_rounded_to_one(call, output)
 
 
-def is_rounded_to_minus_one(call: Operation, output: torch.Tensor) -> torch.Tensor:
-    """Where an exponential less 1 is -1, not only that of -inf: all of it is lost."""
+def is_rounded_to_one(call: Operation, output: torch.Tensor) -> torch.Tensor:
+    """Where what comes near to 1 or -1 is that, not only of an infinity: the difference is lost."""
     value: torch.Tensor = call.args[0]
-    return (output == -1) & value.isfinite()
+    ends = output == -1
+    if call.name not in ("elu", "expm1"):
+        ends |= output == 1
+    return ends & value.isfinite()
 
 
 def _is_exact_sum(call: Operation, output: torch.Tensor) -> torch.Tensor:

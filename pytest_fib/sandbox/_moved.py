@@ -15,11 +15,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 from pytest_fib.sandbox._exactness import (
     EQUAL_SHARE,
     FEW_TERMS,
-    LESS_ONE,
+    NEAR_ONE,
     TERMS_LOOKED_AT,
     has_few_values,
     is_exact,
-    is_rounded_to_minus_one,
+    is_rounded_to_one,
     rounding_step,
     term_count,
     unrounded,
@@ -238,8 +238,9 @@ def _moved(
             continue
         keep = output == 0 if adds else unrounded(call, output, offset)
         step = rounding_step(output, by, noise(output), offset)
-        if call.name in LESS_ONE:
-            step = torch.where(is_rounded_to_minus_one(call, output), step.abs(), step)
+        if call.name in NEAR_ONE:  # it comes no nearer
+            inwards = -output.sign() * step.abs()
+            step = torch.where(is_rounded_to_one(call, output), inwards, step)
         if call.name == "gelu":
             step += _lost_beside_one(call, output) * noise(output)
         if exact is not None:  # no luck makes the errors of one or two terms cancel with the sum's

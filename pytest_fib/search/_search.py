@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from pytest_fib.search._deck import USUAL_SIZE, Deck, UnforeseenSizes
 from pytest_fib.search._hypothesis import deal
 from pytest_fib.search._shrink import shrunk
-from pytest_fib.search._strategy import workloads
+from pytest_fib.search._strategy import has_many_pairs, workloads
 from pytest_fib.workloads import (
     is_open,
     make_workload,
@@ -132,16 +132,31 @@ class _Checked(Generic[CheckResult]):
     def worthwhile(self, drawn: Iterable[Workload]) -> Iterator[Workload]:
         """Workloads, of which those that would take long are smaller or, if they can't be, missing.
 
-        That is where nobody has asked for sizes above the usual.
+        That is where nobody has asked for sizes above the usual. One whose sizes have a product
+        beyond 32 bits comes after one of a quarter of these, and only if that is quick: what is
+        made for each pair would take all memory.
         """
         for workload in drawn:
             definition, axes = self._definition, workload.axes
             while _is_large(definition, axes) and (which := self._too_large(axes)):
                 axes = _halved(definition, axes, which) or _halved(definition, axes) or {}
-            if axes == workload.axes:
+            if axes == workload.axes and has_many_pairs(definition, axes):
+                yield from self._if_quick(workload)
+            elif axes == workload.axes:
                 yield workload
             elif _is_large(definition, axes):
                 yield make_workload(definition, axes, workload.seed, workload.regime)
+
+    def _if_quick(self, workload: Workload) -> Iterator[Workload]:
+        """One of a quarter of the sizes, and the workload itself if that one is quick."""
+        smaller = halved(self._definition, workload)
+        smaller = smaller and halved(self._definition, smaller)
+        if smaller is not None and not any(each.axes == smaller.axes for each in self._timed):
+            yield smaller
+        seconds = [each.seconds for each in self._timed if smaller and each.axes == smaller.axes]
+        least = min(each.seconds for each in self._timed)
+        if max(seconds, default=least) - least <= LARGE_SECONDS / 16:
+            yield workload
 
     def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:
         """Workloads, until those before took as long; what comes before the first doesn't count.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
+from math import prod
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -52,6 +53,8 @@ ALONE = 4
 ODD_BEYOND = (DECK_TILES[-1], DECK_TILES[0])
 #: Bytes of the workload in which there is much that is alike.
 MUCH_BYTES = 8 << 20
+#: Bytes of workloads in which there are more pairs than an integer of 32 bits counts; how many.
+PAIRS_BYTES, INT32_MAX, MANY_PAIRS_TIMES = 64 << 20, 2**31 - 1, 3
 #: Above the limits of grids, and of 16-bit indices.
 LARGE_SIZE = 4 * USUAL_SIZE
 
@@ -61,7 +64,7 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
     planned, choices = plan(definition), regime_choices(definition)
     alone = _zero_alone(planned, choices)
     cards = {what: _cards(plain, alone) for what, plain in choices.items()}
-    counted = _counted(planned)
+    counted, paired = _counted(planned), _many_pairs(planned, max_bytes)
 
     @st.composite
     def draw_workload(draw: DrawFn) -> Workload:
@@ -78,9 +81,9 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
         draw_seed = partial(draw_number, draw, of_seeds, "any", Bounds(0, SEEDS - 1))
         draw_axes = partial(_draw_axes, draw, planned, max_bytes, values)
-        if counted and draw_number(draw, "much that is alike", "once", Bounds(0, 1)) == 1:
-            axes = _much_of(planned, counted, max_bytes)
-            return make_workload(definition, axes, with_all_alike(draw_seed()), {})
+        if (special := _of_its_own(draw, planned, counted, paired, max_bytes)) is not None:
+            axes, seed_of = special
+            return make_workload(definition, axes, seed_of(draw_seed()), {})
         if values in ON_REQUEST:  # whose place has a say in sizes
             seed = draw_seed()
             axes = draw_axes(_special_ends(planned, values, seed))
@@ -92,6 +95,26 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
+
+
+def _of_its_own(
+    draw: DrawFn,
+    planned: Plan,
+    counted: tuple[str, ...],
+    paired: Mapping[str, int],
+    max_bytes: int,
+) -> tuple[Mapping[str, int], Callable[[int], int]] | None:
+    """Sizes of a workload that there is a few times at most, and which seed it has, given one.
+
+    None where it is the turn of none.
+    """
+    if counted and draw_number(draw, "much that is alike", "once", Bounds(0, 1)) == 1:
+        return _much_of(planned, counted, max_bytes), with_all_alike
+    # In one of them, all that counts may be equal.
+    for time in range(MANY_PAIRS_TIMES if paired else 0):
+        if draw_number(draw, f"many pairs {time}", "first", Bounds(0, 1)) == 1:
+            return paired, lambda seed: seed
+    return None
 
 
 def _counted(planned: Plan) -> tuple[str, ...]:
@@ -117,6 +140,37 @@ def _much_of(planned: Plan, axes: tuple[str, ...], max_bytes: int) -> dict[str, 
         return choice.domain.nearest(most)
 
     return planned.choose(budgets, pick)
+
+
+def _many_pairs(planned: Plan, max_bytes: int) -> dict[str, int]:
+    """Sizes of which two have a product beyond 32 bits; empty where no workload has such.
+
+    As rows and columns of a sparse matrix, whose places kernels number in one integer. All axes
+    that may be as large as is usual beside the others are, and the rest as small as may be.
+    """
+    budget = min(max_bytes, PAIRS_BYTES)
+    most = {}
+    for axis in planned.independent:
+        domain, count = planned.affordable(axis, {}, budget)
+        most[axis] = domain[count - 1]
+    order = sorted(planned.order, key=lambda axis: -most.get(axis, 0))
+
+    def pick(choice: Choice) -> int:
+        largest = choice.domain.nearest(min(USUAL_SIZE, choice.domain[len(choice.domain) - 1]))
+        return largest if largest <= choice.largest else choice.domain[0]
+
+    axes = planned.choose(dict.fromkeys(order, budget), pick) if len(most) > 1 else {}
+    return axes if has_many_pairs(planned.definition, axes) else {}
+
+
+def has_many_pairs(definition: Definition, axes: Mapping[str, int]) -> bool:
+    """Whether two sizes that follow from no others have a product beyond 32 bits.
+
+    Where sequences are among them, they needn't: a sequence and a token are no pair.
+    """
+    planned = plan(definition)
+    sizes = [n for axis, n in axes.items() if axis in planned.independent]
+    return not planned.lengths and prod(sorted(sizes)[-2:]) > INT32_MAX
 
 
 def _cards(names: list[str], alone: int = 0) -> list[str]:

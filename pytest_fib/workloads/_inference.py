@@ -22,6 +22,8 @@ from pytest_fib.data import (
     kinds,
 )
 from pytest_fib.workloads._constraints import constraints_on
+from pytest_fib.workloads._described_rules import Described, of_description, within
+from pytest_fib.workloads._descriptions import Said, said
 from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
@@ -78,6 +80,12 @@ class Subject:
         """What the reference does with its inputs."""
         return ReferenceUses.of(self.definition)
 
+    @cached_property
+    def said(self) -> Said:
+        """What its description says of its numbers."""
+        is_whole = not self.spec.dtype.is_floating
+        return said(self.spec.description or "", frozenset(self.definition.axes), whole=is_whole)
+
     def axis(self, *names: str) -> str | None:
         """The first of these axes that the definition has; another of them is a doubt."""
         present = [name for name in names if name in self.definition.axes]
@@ -97,7 +105,7 @@ class Subject:
     @property
     def may_be_empty(self) -> bool:
         """Whether lengths may be 0: the description says so, or the reference takes that."""
-        is_said = _MAY_BE_0.search(self.spec.description or "") is not None
+        is_said = self.said.may_be_0 or self.said.least == 0
         return is_said or self.uses.takes_nothing(self.name)
 
     def dim(self, name: str | None, dim: int) -> str | None:
@@ -133,24 +141,43 @@ class Rule:
 
 @dataclass(frozen=True)
 class Inferred:
-    """The rule of an input, the entry of the table that it is from, and what is doubtful."""
+    """The rule of an input, what that is by, as in the table, and what is doubtful."""
 
     rule: InputRule
-    by: Rule
+    says: str
     doubts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         doubts = "".join(f"; a guess: {doubt}" for doubt in self.doubts)
-        return f"{self.by.says} ({self.rule}){doubts}"
+        return f"{self.says} ({self.rule}){doubts}"
 
 
 def infer(subject: Subject) -> Inferred | None:
-    """The meaning of an input by the first rule that applies, or None."""
+    """The meaning of an input by the first rule that applies, within what its description says.
+
+    None where neither says anything.
+    """
     for inference in RULES:
         subject.doubts.clear()
         if inference.applies(subject) and (rule := inference.make(subject)) is not None:
-            return Inferred(rule, inference, tuple(subject.doubts))
-    return None
+            return _as_said(Inferred(rule, inference.says, tuple(subject.doubts)), subject)
+    if (rule := of_description(Described(subject.said, subject.spec))) is None:
+        return None
+    doubts = (f"up to {rule.max}",) if isinstance(rule, kinds.Integers) else ()
+    return Inferred(rule, "as its description says", doubts if subject.said.most is None else ())
+
+
+def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
+    """What was inferred, within the numbers that a description says there are."""
+    said = subject.said
+    asks_for_0 = 0 in subject.uses.limits.get(subject.name, ())
+    is_guess = bool(inferred.doubts)
+    rule = within(inferred.rule, Described(said, subject.spec, asks_for_0, is_guess))
+    if rule == inferred.rule:
+        return inferred
+    is_certain = said.choices or None not in (said.least, said.most)
+    doubts = () if is_certain else inferred.doubts
+    return Inferred(rule, f"{inferred.says}, as its description says", doubts)
 
 
 def _near(usual: float) -> Callable[[Subject], InputRule]:
@@ -436,13 +463,11 @@ def _topk_ids(subject: Subject) -> InputRule | None:
 
 def _sentinels(subject: Subject) -> list[int] | None:
     """The number below 0 that the reference compares it with, or that its description names."""
-    pad = subject.uses.pads.get(subject.name)
-    said = subject.spec.description or ""
-    if pad is None and (named := _NEGATIVE.search(said)):
-        pad = int(named["or"] or named["of"])
+    said = subject.said
+    pad = subject.uses.pads.get(subject.name, next(iter(said.sentinels), None))
     least = subject.spec.dtype.ends[0]
     is_any = pad == -1 and -1 not in subject.uses.equals.get(subject.name, ())
-    if is_any and least <= -100 and _ANY_NEGATIVE.search(said):
+    if is_any and least <= -100 and said.any_negative:
         return [-100, -1]
     return None if pad is None or pad < subject.spec.dtype.ends[0] else [pad]
 
@@ -840,13 +865,6 @@ def _begin(subject: Subject) -> InputRule | None:
     return kinds.Integers(min=0, max=f"{axis} - {size}", ends=True)
 
 
-def _said(subject: Subject) -> InputRule | None:
-    """Not below 0, as the description says; above 1 as well."""
-    is_said = _NOT_NEGATIVE.search(subject.spec.description or "") is not None
-    is_said &= 0 not in subject.uses.limits.get(subject.name, ())
-    return kinds.Uniform(min=0.0, max=4.0, ends=True) if is_said else None
-
-
 def _norm(subject: Subject) -> InputRule | None:
     """Norms of rows, or the most that these may be; not weights, which have a last axis."""
     shapes = [spec.shape for spec in subject.definition.inputs.values() if spec.shape]
@@ -1212,24 +1230,7 @@ _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total(_.*
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 
-#: What a description says of lengths that may be 0, and of factors that are not below 0: of
-#: these, where a clause begins, and not of anything else.
-_CLAUSE = r"(^|[.;,(:]\s*)"
-_MAY_BE_0 = re.compile(
-    rf"{_CLAUSE}((?!no|none|nothing)\w+ )?(may|can|could) be (0|zero|empty)(?![.]?\d)\b", re.I
-)
-_NOT_NEGATIVE = re.compile(
-    rf"{_CLAUSE}((not|never) |non[- ]?)negative\b(?! inf)|{_CLAUSE}>= ?0(?![.]?\d)", re.I
-)
-
 _STARTS, _ENDS = r"(.*_)?(starts?|begins?)", r"(.*_)?ends?"
-#: What a description says that stands for nothing; not the last dimension.
-_STANDS_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
-_NEGATIVE = re.compile(rf"(or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_STANDS_FOR})\b")
-
-#: Where any number below 0 stands for nothing, as in "Negative ids are padding".
-_ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
-
 #: Rates of learning, sizes of steps and slopes, which are no more than 1.
 _SMALL = r"(.*_)?(lr|rate|dt|h|step_size|slope)"
 
@@ -1378,7 +1379,6 @@ RULES: tuple[Rule, ...] = (
     Rule("compared with shares of a softmax", ".*", _share_of, "floating"),
     Rule("a divisor of the reference", ".*", _divisor, "floating"),
     Rule("under a root or in a logarithm of the reference", ".*", _positive, "floating"),
-    Rule("not negative, as its description says", ".*", _said, "floating"),
     Rule("a mask", _MASK, _mask, "not packed"),
     Rule("labels, of which the reference asks for some", ".*", _asked, "integer"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),

@@ -30,6 +30,7 @@ from pytest_fib.workloads._constraints import (
     parse_all,
     parse_expression,
 )
+from pytest_fib.workloads._descriptions import said
 from pytest_fib.workloads._inference import Inferred, Subject, infer
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
@@ -119,7 +120,7 @@ class Plan:
     def guessed(self) -> str:
         """The inputs that may mean something else than was inferred; empty for none."""
         guesses = [
-            f"{name} ({inference.by.says})"
+            f"{name} ({inference.says})"
             for name, inference in self.inferred.items()
             if inference.rule.kind not in ("values", "boolean", "fixed value")
         ]
@@ -376,7 +377,9 @@ def special_values(
     if not may_be_any(name, definition, rule):
         return ()
     asked = uses.asked.get(name, ())
-    return {*asked} & {-inf} if is_lse(name) else asked
+    description = definition.inputs[name].description or ""
+    said_special = said(description, frozenset(definition.axes), whole=False).special
+    return {*asked} & {-inf} if is_lse(name) else {*asked, *said_special}
 
 
 def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:
@@ -631,6 +634,8 @@ def _scalars(
             domains[name] = _stepped(low or 0, OPEN_MAXIMUM if high is None else high, rule.step)
             texts = [f"{name} {sign} {end}" for sign, end in ends.items() if isinstance(end, str)]
             bounds += [parse(text, definition) for text in texts]
+        elif isinstance(rule, kinds.OneOf):
+            domains[name] = Domain(values=tuple(sorted(map(int, rule.values))))
         elif isinstance(rule, FixedValue):
             domains[name] = Domain(int(rule.value), int(rule.value))
     return domains, bounds

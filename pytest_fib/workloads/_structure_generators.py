@@ -31,8 +31,8 @@ PAIR = 2
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
 #: The turn in which all indices but one are sentinels: a mean over the others is of one element.
 LONE_INDEX_TURN = 17
-#: The turns in which indices are in order, but for two of each row.
-NEARLY_IN_ORDER_TURNS = (5, 15)
+#: The turns in which distinct indices are in order, but for two of each row; and repeated ones.
+NEARLY_IN_ORDER_TURNS, NEARLY_IN_ORDER_TURNS_OF_REPEATED = (5, 15), (5, 9, 15, 20)
 #: Where rows of indices have sentinels.
 SENTINEL_ROWS = (
     "some", "none", "last", "none", "first", "some", "start", "none", "one", "all", "end", "none",
@@ -199,8 +199,9 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     if not rule.unique:
         _repeat_one(drawn, context.turn)
         _put_extremes(drawn, below, context.turn)
-    if context.turn in NEARLY_IN_ORDER_TURNS and n <= below:
-        _put_nearly_in_order(drawn, context)
+    in_order = NEARLY_IN_ORDER_TURNS if rule.unique else NEARLY_IN_ORDER_TURNS_OF_REPEATED
+    if context.turn in in_order and below > 0:
+        _put_nearly_in_order(drawn, below, context)
     are_alike = context.all_alike and not rule.unique
     if are_alike:
         drawn[:] = drawn[:1, :1]
@@ -215,16 +216,18 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
         _put_sentinels(tensor, rule.sentinels, context)
 
 
-def _put_nearly_in_order(drawn: torch.Tensor, context: FillContext) -> None:
-    """Make rows 0, 1, 2, ..., but for two inner ones, which change places.
+def _put_nearly_in_order(drawn: torch.Tensor, below: int, context: FillContext) -> None:
+    """Make rows 0, 1, 2, ..., each as often as fits, but for two inner ones, which change places.
 
     A kernel that looks at the first and the last takes the order for that of nothing to be done.
     """
     rows, n = drawn.shape
-    drawn[:] = torch.arange(n)
+    drawn[:] = torch.arange(n) if n <= below else torch.arange(n) * below // n
     if n > 3:
-        at = torch.randint(1, n - 2, (rows, 1), generator=context.host_random)
-        drawn.scatter_(1, torch.cat((at, at + 1), 1), torch.cat((at + 1, at), 1))
+        last = n - 2 if n <= below else n // 2
+        at = torch.randint(1, last, (rows, 1), generator=context.host_random)
+        other = at + 1 if n <= below else n - 1 - at  # another number
+        drawn.scatter_(1, torch.cat((at, other), 1), drawn.gather(1, torch.cat((other, at), 1)))
 
 
 def _repeat_one(drawn: torch.Tensor, turn: int) -> None:

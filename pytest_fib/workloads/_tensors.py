@@ -377,6 +377,10 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     source = random.Random(_seed(workload.seed, name))
     if isinstance(rule, kinds.Boolean):
         return source.random() < inputs.number(rule.p)
+    if isinstance(rule, kinds.OneOf):
+        turn = _turn(name, inputs.definition, workload.seed)
+        value = sorted(rule.values)[turn % len(rule.values)]
+        return float(value) if floating else int(value)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
     steps = inputs.steps(rule) if isinstance(rule, kinds.Integers) else None
     low, high = (inputs.number(rule.min), inputs.number(rule.max)) if steps is None else steps.ends

@@ -289,6 +289,13 @@ def _with_all_at_ends(tensor: torch.Tensor, turn: int, low: int, high: int) -> N
             rows[one_of_each(len(rows), number % every, every, tensor.device)] = end
 
 
+def _one_of(tensor: torch.Tensor, rule: kinds.OneOf, context: FillContext) -> None:
+    """As numbers that count them are: each in its turn in a scalar, and equal ones in rows."""
+    which = torch.empty_like(tensor, dtype=torch.int64)
+    _whole_numbers(which, context, 0, len(rule.values) - 1)
+    tensor.copy_(torch.tensor(sorted(rule.values), device=tensor.device)[which])
+
+
 def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> None:
     """In half of the workloads others stand for 0, 1, ..., in each input the same.
 
@@ -711,6 +718,7 @@ VALUE_FILLS: dict[str, Fill] = {
     "normal": _normal,
     "uniform": _uniform,
     "integers": _integers,
+    "one_of": _one_of,
     "labels": _labels,
     "boolean": _boolean,
     "mask": _mask,

@@ -768,9 +768,18 @@ def test_a_sum_that_swallows_a_tiny_number_may_be_on_either_side(run):
     assert (high - low).tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
-def test_a_tanh_of_0_or_1_is_not_moved():
-    x = torch.tensor([0.0, 40.0, -40.0])
+def test_a_tanh_of_0_or_of_an_infinity_is_not_moved():
+    x = torch.tensor([0.0, math.inf, -math.inf])
     assert torch.equal(run_widened(torch.tanh, [x], moved=1), run_widened(torch.tanh, [x]))
+
+
+@pytest.mark.parametrize("function", [torch.sigmoid, torch.tanh, torch.erf])
+def test_what_is_1_because_float64_rounds_it_too_is_moved_away_from_there(function):
+    """So ``1 + x * (1 - sigmoid(x))`` may be ``1 + x - x * sigmoid(x)``, of 20 million too."""
+    x = torch.tensor([40.0, 2.5e7])
+    off = run_widened(function, [x], moved=1) - run_widened(function, [x])
+    assert (off < -1.9 * 2.0**-24).all()
+    assert (off > -8.1 * 2.0**-24).all()
 
 
 def test_the_positive_part_of_elu_is_moved_in_proportion():

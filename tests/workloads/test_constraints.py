@@ -207,7 +207,7 @@ def test_a_system_that_can_be_met_is(constraints, least):
     smallest = smallest_axes(definition)
     assert {axis: smallest[axis] for axis in least} == least
     workloads = found(definition, 10, 1 << 24)
-    assert len(workloads) == 10
+    assert 10 <= len(workloads) <= 13  # with smaller ones before those that may take long
     assert all(in_domain(definition, workload.axes) for workload in workloads)
 
 

@@ -19,6 +19,7 @@ MADE = {
     "normal": (["n", "k"], {"mean": 2.0, "std": 0.5}, {}),
     "uniform": (["n", "k"], {"min": 1.0, "max": 2.0}, {}),
     "integers": (["n", "k"], {"min": 0, "max": 1}, {}),
+    "one_of": (["n", "k"], {"values": [4, 1, 2]}, {}),
     "labels": (["n", "k"], {"count": 3}, {}),
     "boolean": (["n", "k"], {"p": 0.25}, {}),
     "mask": (["n", "k"], {}, {}),
@@ -609,7 +610,7 @@ def test_indices_are_nearly_in_order_now_and_then():
         made = _held("def run(ids, x):\n    return x[ids].sum((1, 2))", inputs, rules)
         places = torch.arange(16)
         moved = [(each["ids"] != places).sum(1) for each in made]
-        assert sum(bool((each == 2).all()) for each in moved) == 2
+        assert sum(bool((each == 2).all()) for each in moved) == (2 if unique else 4)
         assert all(each["ids"].sort(1).values.diff().min() > 0 for each in made if unique)
 
 
@@ -1466,3 +1467,26 @@ def test_not_the_same_cases_of_two_inputs_always_meet():
     made = _held(reference, inputs, {"p": rule, "q": rule}, seeds=range(4 * TURNS))
     met = {(each["p"], each["q"]) for each in made}
     assert {(p, q) for p in (0.25, 0.75) for q in (0.25, 0.75)} <= met
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_all_of_a_few_numbers_are_there_and_a_scalar_is_each_in_its_turn(dtype):
+    assert made("one_of", dtype)["x"].unique().tolist() == [1, 2, 4]
+    inputs = {"x": (["n"], "float32"), "size": (None, dtype)}
+    rules = {"size": {"kind": "one_of", "values": [8, 2, 4]}}
+    held = _held("def run(x, size):\n    return x * size", inputs, rules)
+    sizes = [each["size"] for each in held]
+    assert set(sizes[:4]) == {2, 4, 8}
+
+
+def test_indices_that_repeat_are_now_and_then_in_order_but_for_two():
+    inputs = {"x": (["n"], "float32"), "group": (["n"], "int64"), "weight": (["k"], "float32")}
+    rules = {"group": {"kind": "indices", "below": "k", "unique": False}}
+    body = "def run(x, group, weight):\n    return x * weight[group]"
+    found = 0
+    for each in _held(body, inputs, rules, sizes={"n": 64, "k": 16}):
+        group = each["group"]
+        out_of_order = int((group != group.sort().values).sum())
+        is_regular = group.sort().values.equal(torch.arange(16).repeat_interleave(4))
+        found += is_regular and group[0] == 0 and group[-1] == 15 and out_of_order == 2
+    assert found == 4

@@ -375,7 +375,7 @@ def test_every_rule_decides_a_case(rule):
     referred |= {_says("x * which.float()[:, None]", "int8"), _says("(which & 7) + 1")}
     referred |= {_says("(which[:, None] * x).sin()"), SCALAR_THAT_PICKS, SCALAR_EXPONENT}
     referred |= {SCALAR_THAT_OTHERS_ARE_COMPARED_WITH, SCALAR_ZERO_POINT, LABELS_ASKED_FOR}
-    referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR, "not negative, as its description says"}
+    referred |= {SCALAR_PUT, SCALAR_TIED, WHOLE_DIVISOR}
     referred |= BY_NAME | {OF_SHARES, SCALAR_CHOICE}
     referred |= SCALAR_COUNTS | {OF_START, _says("torch.bincount(which >> 4)", "uint8")}
     referred |= {
@@ -385,12 +385,10 @@ def test_every_rule_decides_a_case(rule):
         SCALAR_LIMIT,
         _says("torch.searchsorted(which, x)"),
     }
-    referred |= {_of_name(name).by.says for name, _ in CALCULATED_BY_NAME}
-    referred |= {
-        _first_of(*case[:2], *case[3:]).inferred[_name_of(case)].by.says for case in BY_USE
-    }
+    referred |= {_of_name(name).says for name, _ in CALCULATED_BY_NAME}
+    referred |= {_first_of(*case[:2], *case[3:]).inferred[_name_of(case)].says for case in BY_USE}
     log_decay = _of_reference("x * log_decay.exp()[:, None]", "float32", name="log_decay")
-    referred.add(plan(log_decay).inferred["log_decay"].by.says)
+    referred.add(plan(log_decay).inferred["log_decay"].says)
     assert any(Inferred(*case).is_by(rule) for case in cases) or rule.says in referred
 
 
@@ -734,80 +732,6 @@ def test_a_number_that_is_subtracted_is_not_minus_1():
     assert str(made.rules["stride"]) == "integers, min 0, max v - 1, ends True"
 
 
-def test_a_sentinel_may_be_named_by_the_description_alone():
-    for described, sentinels in (
-        ("Each token's adapter, -1 for none.", [-1]),
-        ("Class, or -100 where it is ignored", [-100]),
-        ("slot of each sequence, or -1", [-1]),
-        ("Along dim -1", None),
-        ("In [-1.5, 2]", None),
-        ("Column indices, indptr[-1] of them.", None),
-        ("From argsort(dim=-1)", None),
-        ("In 0..v -1, never -1.", None),
-    ):
-        data = signature("op", "n v=64", "ids[n]:i32 x[n,v]:f32", "y[n]:f32")
-        data["inputs"]["ids"]["description"] = described
-        data["reference"] = (
-            "def run(ids, x):\n    return sum(x[:, i] * (ids == i) for i in range(x.shape[1]))\n"
-        )
-        assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
-
-
-def test_a_description_may_say_that_any_number_below_0_is_none():
-    for described, sentinels in (
-        ("Negative ids are padding.", [-100, -1]),
-        ("Which rows.", [-1]),
-        ("Row of the hard negative, -1 for none.", [-1]),
-        ("Index of the negative sample, or -1", [-1]),
-    ):
-        data = signature("op", "n v=64", "ids[n]:i32 x[v]:f32", "y[n]:f32")
-        data["inputs"]["ids"]["description"] = described
-        data["reference"] = (
-            "import torch\ndef run(ids, x):\n"
-            "    return torch.where(ids >= 0, x[ids.clamp(min=0)], 0.0)\n"
-        )
-        assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
-
-
-def test_a_description_may_say_that_lengths_may_be_0():
-    for described, may_be_empty in (
-        ("Tokens of each; may be 0.", True),
-        ("Lengths can be zero.", True),
-        ("Tokens of each.", False),
-        ("No sequence may be empty.", False),
-        ("Tokens of each; none can be 0.", False),
-        ("Tokens of each; the rest of a row may be zero.", False),
-    ):
-        data = signature("op", "n t d=8", "lens[n]:i32 x[n,t]:f32", "y[n]:f32")
-        data["inputs"]["lens"]["description"] = described
-        data["reference"] = (
-            "import torch\ndef run(lens, x):\n"
-            "    return torch.stack([x[i, :n].amax() for i, n in enumerate(lens.tolist())])\n"
-        )
-        assert plan(Definition.model_validate(data)).rules["lens"].allow_empty == may_be_empty
-
-
-def test_a_description_may_say_that_numbers_are_not_negative():
-    for described, rule in (
-        ("Weight of each class, not negative.", NOT_NEGATIVE),
-        (">= 0", NOT_NEGATIVE),
-        ("Negative where nothing counts.", "values"),
-        ("In [>= 0.5]", "values"),
-        ("Non negative.", NOT_NEGATIVE),
-        ("Kept where x >= 0, else times the slope.", "values"),
-        ("Log probabilities, not negative infinity.", "values"),
-        ("May be negative or >= 0", "values"),
-        ("The output of relu is never negative", "values"),
-    ):
-        data = signature("op", "n", "weight[n]:f32 x[n]:f32", "y[n]:f32")
-        data["inputs"]["weight"]["description"] = described
-        data["reference"] = "def run(weight, x):\n    return weight * x\n"
-        assert str(plan(Definition.model_validate(data)).rules["weight"]) == rule
-
-
-NOT_NEGATIVE = "uniform, min 0.0, max 4.0, ends True"
-
-
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
@@ -1103,7 +1027,7 @@ def _of_reference(result, kind="int64", name="which"):
 
 
 def _says(result, kind="int64"):
-    return plan(_of_reference(result, kind)).inferred["which"].by.says
+    return plan(_of_reference(result, kind)).inferred["which"].says
 
 
 @pytest.mark.parametrize("kind", ["float32", "int64"])
@@ -1251,7 +1175,7 @@ def test_a_scalar_that_picks_is_along_that_axis():
     made = plan(Definition.model_validate({**definition.model_dump(), "inputs": inputs}))
     rule = {"kind": "integers", "min": 0, "max": "d - 1", "ends": True}
     assert made.rules["one"] == rule_of(rule)
-    assert made.inferred["one"].by.says == SCALAR_THAT_PICKS
+    assert made.inferred["one"].says == SCALAR_THAT_PICKS
 
 
 def _with_scalar(result, name):
@@ -1343,7 +1267,7 @@ def test_what_shares_of_a_softmax_are_compared_with_is_a_share():
     sums = "torch.sort(x.softmax(-1), dim=-1).values.cumsum(-1)"
     made = plan(_of_reference(f"torch.where({sums} < which[:, None], x, 0.0)", "float32"))
     assert str(made.rules["which"]) == "uniform, min 0.0625, max 1.0, ends True"
-    assert made.inferred["which"].by.says == OF_SHARES
+    assert made.inferred["which"].says == OF_SHARES
     made = plan(_of_reference("torch.where(x.exp() < which[:, None], x, 0.0)", "float32"))
     assert made.rules["which"].kind == "values"
 
@@ -1351,7 +1275,7 @@ def test_what_shares_of_a_softmax_are_compared_with_is_a_share():
 def test_a_scalar_of_which_some_numbers_are_asked_for_is_one_of_these_or_the_next():
     made = _with_scalar("x.exp() if mode == 1 else x * 2 if mode == 3 else x", "mode")
     assert str(made.rules["mode"]) == "integers, min 0, max 4"
-    assert made.inferred["mode"].by.says == SCALAR_CHOICE
+    assert made.inferred["mode"].says == SCALAR_CHOICE
     assert "mode" in _with_scalar("x * mode if mode == 1 else x", "mode").unmade
     pad = "x * ((which != pad)[:, None] if pad != -1 else 1) + table[which]"
     assert str(_with_scalar(pad, "pad").rules["pad"]) == "integers, min -1, max rows - 1, ends True"
@@ -1470,7 +1394,7 @@ def test_a_scalar_that_others_are_compared_with_may_be_one_of_these_or_none():
     made = _with_scalar("(which != one)[:, None] * table[which]", "one")
     rule = {"kind": "integers", "min": -1, "max": "rows - 1", "ends": True}
     assert made.rules["one"] == rule_of(rule)
-    assert made.inferred["one"].by.says == SCALAR_THAT_OTHERS_ARE_COMPARED_WITH
+    assert made.inferred["one"].says == SCALAR_THAT_OTHERS_ARE_COMPARED_WITH
     assert "one" in _with_scalar("x * (which > one)[:, None]", "one").unmade  # nor is which known
     both = signature("op", "n", "x[n]:f32 start:i32 end:i32", "y[n]:f32")
     both["reference"] = "def run(x, start, end):\n    return x * 2 if start < end else x\n"
@@ -1480,9 +1404,9 @@ def test_a_scalar_that_others_are_compared_with_may_be_one_of_these_or_none():
 def test_a_scalar_zero_point_is_one_of_bytes_where_it_is_calculated_with():
     made = _with_scalar("table[which] - zero_point", "zero_point")
     assert made.rules["zero_point"] == rule_of({"kind": "integers", "min": -128, "max": 255})
-    assert made.inferred["zero_point"].by.says == SCALAR_ZERO_POINT
+    assert made.inferred["zero_point"].says == SCALAR_ZERO_POINT
     made = _with_scalar("table[which] // zero_point", "zero_point")
-    assert made.inferred["zero_point"].by.says == WHOLE_DIVISOR
+    assert made.inferred["zero_point"].says == WHOLE_DIVISOR
 
 
 @pytest.mark.parametrize(
@@ -1500,7 +1424,7 @@ def test_images_are_bytes_where_they_become_floating_numbers():
     given["reference"] = "def run(images):\n    return images.float() * 2\n"
     made = plan(Definition.model_validate(given))
     assert made.rules["images"] == rule_of({"kind": "integers", "min": 0, "max": 255})
-    assert made.inferred["images"].by.says == PIXELS
+    assert made.inferred["images"].says == PIXELS
 
 
 def test_numbers_are_clamped_to_integers_around_0_unless_these_cannot_meet_a_constraint():
@@ -1707,12 +1631,12 @@ def test_a_scalar_to_whose_power_the_reference_raises_is_a_step():
     inputs = definition.model_dump()["inputs"] | {"one": {"shape": None, "dtype": "int32"}}
     made = plan(Definition.model_validate({**definition.model_dump(), "inputs": inputs}))
     assert made.rules["one"] == rule_of({"kind": "integers", "min": 1, "max": 100000, "ends": True})
-    assert made.inferred["one"].by.says == SCALAR_EXPONENT
+    assert made.inferred["one"].says == SCALAR_EXPONENT
     squared = {**definition.model_dump(), "inputs": inputs}
     squared["reference"] = squared["reference"].replace("0.9**one", "x**one")
     assert plan(Definition.model_validate(squared)).unmade.keys() == {"one"}
     raised = _with_scalar("table[which] * float(step) ** -0.8", "step")
-    assert raised.inferred["step"].by.says == SCALAR_EXPONENT
+    assert raised.inferred["step"].says == SCALAR_EXPONENT
 
 
 def _with_factor(body, name="factor"):
@@ -1831,7 +1755,7 @@ def test_a_random_number_is_1_only_if_the_reference_clamps_it(result, ends):
 def test_what_is_only_asked_for_some_numbers_is_a_label(result, sentinels):
     made = plan(_of_reference(result, "int64"))
     assert made.rules["which"] == rule_of({"kind": "positions", "below": 4, "sentinels": sentinels})
-    assert made.inferred["which"].by.says == LABELS_ASKED_FOR
+    assert made.inferred["which"].says == LABELS_ASKED_FOR
     assert "which" in plan(_of_reference("x * (which == 1)[:, None]", "int64")).unmade  # a flag
 
 
@@ -1850,7 +1774,7 @@ def test_a_scalar_that_is_only_put_into_an_output_is_any_number():
     made = plan(Definition.model_validate(given))
     rule = {"kind": "integers", "min": -1, "max": 2**31 - 1, "ends": True}
     assert made.rules["pad_id"] == rule_of(rule)
-    assert made.inferred["pad_id"].by.says == SCALAR_PUT
+    assert made.inferred["pad_id"].says == SCALAR_PUT
     given["outputs"]["y"]["dtype"] = "int8"
     assert "pad_id" in plan(Definition.model_validate(given)).unmade
 
@@ -1861,7 +1785,7 @@ def test_a_scalar_that_a_constraint_ties_to_axes_follows_these():
         "import torch\ndef run(x, more):\n    return torch.cat([x, x.new_zeros(more)])\n"
     )
     definition = Definition.model_validate(given)
-    assert plan(definition).inferred["more"].by.says == SCALAR_TIED
+    assert plan(definition).inferred["more"].says == SCALAR_TIED
     for seed in range(4):
         workload = make_workload(definition, {"n": 3 + seed, "m": 3 + 3 * seed}, seed)
         assert make_inputs(definition, workload)["more"] == 2 * seed
@@ -1870,7 +1794,7 @@ def test_a_scalar_that_a_constraint_ties_to_axes_follows_these():
 def test_numbers_that_become_floating_and_are_divided_by_are_not_zero():
     made = plan(_of_reference("x / which.float()[:, None]", "uint8"))
     assert made.rules["which"] == rule_of({"kind": "integers", "min": 1, "max": 255})
-    assert made.inferred["which"].by.says == WHOLE_DIVISOR
+    assert made.inferred["which"].says == WHOLE_DIVISOR
 
 
 def test_what_is_summed_under_a_root_is_not_negative():
@@ -1910,7 +1834,7 @@ def test_scalars_that_the_reference_clamps_to_are_within_and_beyond_what_is_usua
     made = plan(Definition.model_validate(given))
     for name, (low, high) in {"low": least, "high": most}.items():
         assert made.rules[name] == rule_of({"kind": "uniform", "min": low, "max": high})
-        is_limit = made.inferred[name].by.says == SCALAR_LIMIT
+        is_limit = made.inferred[name].says == SCALAR_LIMIT
         assert is_limit == (high not in (1, 2, BELOW_ONE))
 
 

@@ -1,0 +1,205 @@
+"""Rules whose numbers are those that an input's description says there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_fib.data import DTYPE_CLASSES, InputRule, TensorSpec, kinds
+from pytest_fib.workloads._descriptions import more
+
+if TYPE_CHECKING:
+    from pytest_fib.workloads._descriptions import Bound, Said
+
+#: How far numbers go from the only end that a description says: floating ones, and whole ones.
+WIDTH, WHOLE_WIDTH = 4.0, 8192
+#: Positive numbers of which nothing else is said.
+POSITIVE = kinds.Scales(min=2**-4, max=4.0)
+
+
+@dataclass(frozen=True)
+class Described:
+    """An input and what its description says.
+
+    ``asks_for_0``: the reference compares it with 0. ``is_guess``: its rule would do otherwise too.
+    """
+
+    said: Said
+    spec: TensorSpec
+    asks_for_0: bool = False
+    is_guess: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.spec.dtype in DTYPE_CLASSES["integer"]
+
+    def may_be(self, *numbers: Bound) -> bool:
+        """Whether the dtype holds these, of which none falls below the one before."""
+        first, last = self.spec.dtype.ends
+        known = [number for number in numbers if not isinstance(number, str)]
+        return sorted(known) == known and all(first <= number <= last for number in known)
+
+
+def within(rule: InputRule, described: Described) -> InputRule:
+    """A rule, with numbers only that the description says there are; others stay as they are."""
+    make = _WITHIN.get(type(rule))
+    return make(rule, described) if make else rule
+
+
+def of_description(described: Described) -> InputRule | None:
+    """The rule of whole numbers of which nothing is known but the description; None if it is mute.
+
+    From a least number alone, up to a few thousand; what stands for none is among them.
+    """
+    if not described.is_whole:
+        return None
+    return _structure(described) or _range(described)
+
+
+def _structure(described: Described) -> InputRule | None:
+    """A permutation, sorted numbers, or one of a few."""
+    said, shape = described.said, described.spec.shape
+    if said.is_permutation and described.is_whole and shape is not None and len(shape) == 1:
+        return kinds.Permutation()
+    if said.is_sorted and shape:
+        return kinds.Sorted(max=said.most)
+    if said.choices and described.is_whole and described.may_be(*sorted(said.choices)):
+        return kinds.OneOf(values=list(said.choices))
+    return None
+
+
+def _range(described: Described) -> InputRule | None:
+    said, is_scalar = described.said, described.spec.is_scalar
+    least, most = said.least, said.most
+    if said.bits is not None:
+        most = 2 ** min(said.bits, described.spec.dtype.itemsize_bits - 1) - 1
+        least = -most if said.any_negative else 0
+    if least is None:
+        return None
+    most = more(least, WHOLE_WIDTH) if most is None else most
+    if not described.may_be(least, most):
+        return None
+    if said.sentinels and least == 0 and not is_scalar:
+        return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
+    if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
+        least -= 1
+    return kinds.Integers(min=least, max=most, ends=is_scalar)
+
+
+def _values(rule: kinds.Values, described: Described) -> InputRule:
+    """Of a range, or of some beyond its only end, unless the reference asks for others."""
+    said, (first, last) = described.said, described.spec.dtype.ends
+    if structure := _structure(described):
+        return structure
+    least, most = _number(said.least), _number(said.most)
+    is_half_open = most is None and described.asks_for_0
+    if is_half_open or (least is None and most is None):
+        return rule
+    if least == 0 and said.is_open and most is None:
+        return POSITIVE
+    if least is None:
+        assert most is not None
+        least = most - WIDTH
+    most = least + WIDTH if most is None else most
+    if not first <= least < most <= last:
+        return rule
+    return _uniform(kinds.Uniform(min=least, max=most, ends=True), described)
+
+
+def _number(bound: Bound | None) -> float | None:
+    """A bound, if it is no expression of axes."""
+    return None if isinstance(bound, str) else bound
+
+
+def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
+    """In the range that is said; without ends that don't belong to it."""
+    said, low, high = described.said, rule.min, rule.max
+    if isinstance(low, str) or isinstance(high, str):
+        return rule
+    least, most = _number(said.least), _number(said.most)
+    width = high - low
+    if least is not None and (most is not None or low < least):
+        low, high = least, max(high, least + width if high <= least else high)
+    if most is not None:
+        low, high = (low if low < most else most - width), most
+    if said.has_zero:
+        low = min(0.0, low)
+    margin = (high - low) / 16
+    low += margin if said.is_open and low == least else 0
+    high -= margin if said.is_below and high == most else 0
+    if (low, high) == (rule.min, rule.max) and not said.has_zero:
+        return rule
+    return rule.model_copy(update={"min": low, "max": high, "ends": rule.ends or said.has_zero})
+
+
+def _integers(rule: kinds.Integers, described: Described) -> InputRule:
+    """In the range that is said, where that is of numbers; else in both."""
+    said, low, high = described.said, rule.min, rule.max
+    if structure := _structure(described):
+        return structure
+    if said.least is not None and low not in said.sentinels:
+        low = _both("max", low, said.least)
+    if said.most is not None:
+        high = _both("min", high, said.most)
+    elif not isinstance(low, str) and not isinstance(high, str) and low > high:
+        high += low - rule.min if not isinstance(rule.min, str) else 0
+    if said.has_zero and not isinstance(low, str):
+        low = min(0, low)
+    if not described.may_be(low, high):
+        return rule
+    return rule.model_copy(update={"min": low, "max": high})
+
+
+def _both(which: str, bound: Bound, said: Bound) -> Bound:
+    """The bound that is said, within another that is an expression of axes."""
+    is_text = isinstance(bound, str) or isinstance(said, str)
+    return f"{which}({bound}, {said})" if is_text else said
+
+
+def _labels(rule: kinds.Labels, described: Described) -> InputRule:
+    return of_description(described) or rule
+
+
+def _scales(rule: kinds.Scales, described: Described) -> InputRule:
+    is_signed = rule.signed and described.said.least != 0
+    return rule if is_signed == rule.signed else rule.model_copy(update={"signed": is_signed})
+
+
+def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Described) -> InputRule:
+    """None empty, if each is one or more."""
+    least = described.said.least
+    is_above_0 = isinstance(least, int) and least > 0
+    return rule.model_copy(update={"allow_empty": False}) if is_above_0 else rule  # type: ignore[return-value]
+
+
+def _indices(rule: kinds.Indices, described: Described) -> InputRule:
+    """Distinct ones, or not."""
+    distinct = described.said.are_distinct
+    if distinct is None or rule.pad is not None:
+        return rule
+    return rule.model_copy(update={"unique": distinct})
+
+
+def _positions(rule: kinds.Positions, described: Described) -> InputRule:
+    """Up to what is said, if it was a guess."""
+    said = described.said
+    if not described.is_guess or said.least != 0 or said.most is None:
+        return rule
+    return rule.model_copy(update={"below": more(said.most, 1)})
+
+
+_WITHIN: Mapping[type, Callable[[Any, Described], InputRule]] = {
+    kinds.Values: _values,
+    kinds.Uniform: _uniform,
+    kinds.Integers: _integers,
+    kinds.Labels: _labels,
+    kinds.Scales: _scales,
+    kinds.SeqLens: _lengths,
+    kinds.Lengths: _lengths,
+    kinds.Starts: _lengths,
+    kinds.Ends: _lengths,
+    kinds.Indptr: _lengths,
+    kinds.Indices: _indices,
+    kinds.Positions: _positions,
+}

@@ -1,0 +1,191 @@
+"""What an input's description says of its numbers, where it says so in one of a few plain forms.
+
+A form counts where a clause begins, and most have to be all of it: ``Gate of each row, 0 to 1.``
+says what the numbers are, ``As many as from 0 to 1 take`` doesn't.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from math import inf, nan
+from typing import NamedTuple, TypeAlias
+
+#: A number, or an expression of axes such as ``vocab - 1``.
+Bound: TypeAlias = "int | float | str"
+
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:(?:\*\*|\^)\d+)?(?: ?- ?1)?(?![\w.]*\w)"
+_BOUND = rf"(?:{_NUMBER}|[A-Za-z_]\w*(?: ?[-+] ?\d+)?)"
+_BEGIN = r"(?:^|[.;,:]\s+|\()"
+#: What may come before a range, and after it: ``Values in [0, 1]``, ``from 0 to 100 percent``.
+_WORDS = r"values?|numbers?|(?:\w+ )?ids|integers?|all|each|is|are|lies?|in|within|both|a|any"
+_LEAD = rf"(?:(?:{_WORDS})\s+){{0,3}}"
+_END = r"(?:\s(?!or\b|and\b)\w+)?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
+#: Ranges: with ends that belong to them, and with ends of which brackets say that.
+_RANGE = re.compile(
+    rf"{_BEGIN}{_LEAD}(?:from |between )?(?P<low>{_BOUND})(?: to | and | through |\.\.\.?)"
+    rf"(?P<high>{_BOUND}){_END}",
+    re.I,
+)
+_BRACKETS = re.compile(
+    rf"{_BEGIN}{_LEAD}(?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
+    r"(?=\s*(?:$|[.;,:)]|or\b))",
+    re.I,
+)
+_LEAST = re.compile(
+    rf"{_BEGIN}{_LEAD}(?:(?:at least|no less than|not below|>=) ?(?P<least>{_BOUND})"
+    rf"|(?:from )?(?P<on>{_BOUND}) (?:on|or more|and more|upwards)"
+    rf"|(?:above|greater than|more than|larger than|>) ?(?P<above>{_BOUND})){_END}",
+    re.I,
+)
+_MOST = re.compile(
+    rf"{_BEGIN}{_LEAD}(?:(?:at most|up to|no more than|not above|<=) ?(?P<most>{_BOUND})"
+    rf"|(?:below|less than|smaller than|under|<) ?(?P<below>{_BOUND})){_END}",
+    re.I,
+)
+_CHOICES = re.compile(rf"{_BEGIN}{_LEAD}(?P<choices>-?\d+(?:, -?\d+)*,? or -?\d+){_END}", re.I)
+_POSITIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?positive\b(?! infin|-)", re.I)
+_NOT_NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative\b(?! inf)", re.I)
+_BITS = re.compile(r"\bids? of (?:up to )?(?P<bits>\d+) bits\b", re.I)
+_MAY_BE_0 = re.compile(
+    rf"{_BEGIN}((?!no|none|nothing)\w+ )?(may|can|could) be (0|zero|empty)(?![.]?\d)\b", re.I
+)
+#: What stands for nothing; not the last dimension.
+_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
+_SENTINEL = re.compile(rf"(or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_FOR})\b")
+_ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
+_ZERO = re.compile(
+    rf"{_BEGIN}(?:or )?0 (?:or less )?(?:for|means|is|where) (?:no|none|off)\b", re.I
+)
+_SPECIAL = {
+    -inf: re.compile(rf"(?<![\w+])-inf(inity)? ({_FOR})\b|\bor -inf(inity)?\b", re.I),
+    inf: re.compile(rf"(?<![\w-])\+?inf(inity)? ({_FOR})\b|\bor \+inf(inity)?\b", re.I),
+    nan: re.compile(rf"\bnan ({_FOR})\b|\bor nan\b", re.I),
+}
+_INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", re.I)
+_PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
+_SORTED = re.compile(
+    rf"{_BEGIN}(?:are |is )?(?:sorted|ascending|non-?decreasing|rising|never falling"
+    rf"|in (?:ascending|rising|increasing) order)(?=\s*(?:$|[.;,:)]))",
+    re.I,
+)
+_DISTINCT = re.compile(rf"{_BEGIN}(?:all )?(?:\w+ )?(?:distinct|unique|differ|different)\b", re.I)
+_MOST_ONCE = re.compile(rf"{_BEGIN}each \w+ (?:at most )?once\b", re.I)
+_REPEATED = re.compile(r"\bmay (?:repeat|be repeated)\b|\bin any number\b", re.I)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a description says: the ends of a range, and what else the numbers are.
+
+    ``least`` and ``most`` belong to the range, unless ``is_open`` says that the least doesn't, or
+    ``is_below`` that the most doesn't.
+    ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
+    where ``any_negative``; ``special`` are infinities and NaN. ``are_distinct`` is None where
+    nothing is said of that.
+    """
+
+    least: Bound | None = None
+    most: Bound | None = None
+    is_open: bool = False
+    is_below: bool = False
+    choices: tuple[int, ...] = ()
+    sentinels: tuple[int, ...] = ()
+    any_negative: bool = False
+    has_zero: bool = False
+    may_be_0: bool = False
+    special: frozenset[float] = frozenset()
+    is_permutation: bool = False
+    is_sorted: bool = False
+    are_distinct: bool | None = None
+    bits: int | None = None
+
+
+@cache
+def said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
+    """What a description says of numbers that are ``whole`` or not, in a definition of ``axes``."""
+    ends = _both_ends(description, axes) or _one_end(description, axes)
+    if whole:
+        ends = ends.whole()
+    choices = _CHOICES.search(description)
+    sentinel = _SENTINEL.search(description)
+    bits = _BITS.search(description)
+    special = {value for value, form in _SPECIAL.items() if form.search(description)}
+    if _INFINITIES.search(description):
+        special |= {inf, -inf}
+    is_distinct = _DISTINCT.search(description) or _MOST_ONCE.search(description)
+    return Said(
+        least=ends.least,
+        most=ends.most,
+        is_open=ends.is_open,
+        is_below=ends.is_below,
+        choices=tuple(map(int, re.findall(r"-?\d+", choices["choices"]))) if choices else (),
+        sentinels=(int(sentinel["or"] or sentinel["of"]),) if sentinel else (),
+        any_negative=_ANY_NEGATIVE.search(description) is not None,
+        has_zero=_ZERO.search(description) is not None,
+        may_be_0=_MAY_BE_0.search(description) is not None,
+        special=frozenset(special),
+        is_permutation=_PERMUTATION.search(description) is not None,
+        is_sorted=_SORTED.search(description) is not None,
+        are_distinct=False if _REPEATED.search(description) else (True if is_distinct else None),
+        bits=int(bits["bits"]) if bits else None,
+    )
+
+
+class _Ends(NamedTuple):
+    """The least and the most, and whether either is none of the numbers itself."""
+
+    least: Bound | None
+    most: Bound | None
+    is_open: bool = False
+    is_below: bool = False
+
+    def whole(self) -> _Ends:
+        """Those of whole numbers, of which both are some."""
+        least, most = self.least, self.most
+        least = more(least, 1) if self.is_open and least is not None else least
+        most = more(most, -1) if self.is_below and most is not None else most
+        return _Ends(least, most)
+
+
+def _both_ends(text: str, axes: Collection[str]) -> _Ends | None:
+    for match in (*_BRACKETS.finditer(text), *_RANGE.finditer(text)):
+        low, high = (_bound(match[end], axes) for end in ("low", "high"))
+        if low is not None and high is not None:
+            brackets = match.groupdict()
+            return _Ends(low, high, brackets.get("open") == "(", brackets.get("close") == ")")
+    return None
+
+
+def _one_end(text: str, axes: Collection[str]) -> _Ends:
+    """A least number, a most, or one of each that are said apart; None for what isn't said."""
+    least, most = _LEAST.search(text), _MOST.search(text)
+    low, is_open = None, False
+    if least:
+        low = _bound(least["least"] or least["on"] or least["above"], axes)
+        is_open = least["above"] is not None
+    elif _POSITIVE.search(text) or _NOT_NEGATIVE.search(text):
+        low, is_open = 0, _NOT_NEGATIVE.search(text) is None
+    high = _bound(most["most"] or most["below"], axes) if most else None
+    return _Ends(low, high, is_open, most is not None and most["below"] is not None)
+
+
+def _bound(text: str, axes: Collection[str]) -> Bound | None:
+    """A number, or an expression of axes; None for another word."""
+    power = re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)( ?- ?1)?", text)
+    if power:
+        return int(int(power[1]) ** int(power[2])) - (power[3] is not None)
+    if re.match(r"-?\d", text):
+        number, _, less = text.partition(" - ")
+        value = float(number)
+        value -= 1 if less else 0
+        return int(value) if value.is_integer() and "e" not in text.lower() else value
+    name = re.match(r"\w+", text)
+    return text if name and name[0] in axes else None
+
+
+def more(bound: Bound, by: int) -> Bound:
+    """A bound and so much more, or less."""
+    return f"{bound} {'+' if by > 0 else '-'} {abs(by)}" if isinstance(bound, str) else bound + by

@@ -1,0 +1,185 @@
+"""What descriptions of inputs say of their numbers."""
+
+from math import inf, nan
+
+import pytest
+import torch
+
+from pytest_fib.data import Definition
+from pytest_fib.workloads import TURNS, fill_inputs, make_workload, plan
+from tests.workloads.signatures import signature
+
+NOTHING = None
+POSITIVE = "scales, min 0.0625, max 4.0"
+NOT_NEGATIVE = "uniform, min 0, max 4.0, ends True"
+ADDS = "def run(x, which):\n    return x + which"
+
+
+def rule_of(spec, description, reference=ADDS, *constraints):
+    """How the input ``which`` of a kernel is made, whose tensors have n elements."""
+    data = signature("op", "n classes=9 rows", f"x[n]:f32 {spec}", "y[n]:f32", *constraints)
+    data["inputs"]["which"]["description"] = description
+    data["reference"] = f"import torch\n{reference}\n"
+    return plan(Definition.model_validate(data)).rules["which"]
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("0 to 1.", "uniform, min 0, max 1, ends True"),
+        ("Writing strength, 0 to 1.", "uniform, min 0, max 1, ends True"),
+        ("Between -1.5 and 1.5", "uniform, min -1.5, max 1.5, ends True"),
+        ("Values in [0, 8]", "uniform, min 0, max 8, ends True"),
+        ("A probability, in (0, 1).", "uniform, min 0.0625, max 0.9375, ends True"),
+        ("1e-4 to 1e-2", "uniform, min 0.0001, max 0.01, ends True"),
+        ("Logarithm of the decay, at most 0.", "uniform, min -4.0, max 0, ends True"),
+        ("Positive.", POSITIVE),
+        ("Above 0", POSITIVE),
+        ("Weight of each class, not negative.", NOT_NEGATIVE),
+        ("At least 0.", NOT_NEGATIVE),
+        (">= 0", NOT_NEGATIVE),
+        ("Non negative.", NOT_NEGATIVE),
+        ("Edges, ascending.", "sorted"),
+        ("Negative where nothing counts.", "values"),
+        ("In [>= 0.5]", "values"),
+        ("Kept where x >= 0, else times the slope.", "values"),
+        ("Log probabilities, not negative infinity.", "values"),
+        ("May be negative or >= 0", "values"),
+        ("The output of relu is never negative", "values"),
+        ("Weights, 0 to 1 of which count for each.", "values"),
+        ("As many as from 0 to 1 take.", "values"),
+        ("Not sorted.", "values"),
+        ("Scores from low to high", "values"),
+        ("Positive-definite factors.", "values"),
+    ],
+)
+def test_a_description_may_say_what_floating_numbers_there_are(description, rule):
+    assert str(rule_of("which[n]:f32", description)) == rule
+
+
+@pytest.mark.parametrize(
+    ("spec", "description", "rule"),
+    [
+        ("which[n]:i32", "0 to 20", "integers, min 0, max 20"),
+        ("which[n]:i32", "Bytes of each field, 1 to 20.", "integers, min 1, max 20"),
+        ("which[n]:i32", "0 to 19, or -1 for none.", "positions, sentinels [-1], below 20"),
+        ("which[n]:i32", "In [0, classes).", "integers, min 0, max classes - 1"),
+        ("which[n]:i32", "Ids below n.", NOTHING),
+        ("which[n]:i32", "At least 0, at most 7", "integers, min 0, max 7"),
+        ("which[n]:i64", "0 to 2**40 - 1", f"integers, min 0, max {2**40 - 1}"),
+        ("which[n]:i64", "Raw ids of up to 62 bits.", f"integers, min 0, max {2**62 - 1}"),
+        ("which[n]:i32", "0 to 2**40", NOTHING),  # which the dtype doesn't hold
+        ("which[n]:i32", "A permutation of the rows.", "permutation"),
+        ("which[n]:i32", "Numbers, from 1 on.", "integers, min 1, max 8193"),
+        ("which[n]:i32", "1, 2, 4 or 8", "one_of, values [1, 2, 4, 8]"),
+        ("which:i32", "0 to 3", "integers, min 0, max 3, ends True"),
+        ("which:i32", "1, 2, 4 or 8", "one_of, values [1, 2, 4, 8]"),
+        ("which:i32", "Row 0 to n of each", NOTHING),
+    ],
+)
+def test_a_description_may_say_what_whole_numbers_there_are(spec, description, rule):
+    made = rule_of(spec, description)
+    assert str(made) == (rule or "0")
+
+
+def test_what_is_inferred_is_within_what_the_description_says():
+    step = "def run(x, which):\n    return x * 0.5 ** which"
+    assert str(rule_of("which:i32", "From 3 to 5.", step)) == "integers, min 3, max 5, ends True"
+    factor = "def run(x, which):\n    return x.clamp(max=which)"
+    made = rule_of("which:f32", "Largest value; 0 for no clipping.", factor)
+    assert str(made) == "uniform, min 0.0, max 24.0, ends True"
+    divisor = "def run(x, which):\n    return x / which"
+    assert rule_of("which[n]:f32", "", divisor).signed
+    assert not rule_of("which[n]:f32", "Positive.", divisor).signed
+    picks = "def run(x, which):\n    return x[which]"
+    assert not rule_of("which[n]:i32", "Rows may repeat.", picks).unique
+    assert rule_of("which[n]:i32", "All distinct.", picks).unique
+
+
+def test_what_a_definition_states_comes_before_its_descriptions():
+    data = signature("op", "n", "x[n]:f32", "y[n]:f32")
+    data["inputs"]["x"]["description"] = "0 to 1."
+    data["workloads"] = {"inputs": {"x": {"kind": "normal", "std": 2}}}
+    rule = plan(Definition.model_validate(data)).rules["x"]
+    assert str(rule) == "normal, mean 0, std 2"
+
+
+def test_lengths_of_one_or_more_are_never_0():
+    cuts = "def run(x, which):\n    return torch.stack([x[:n].sum() for n in which.tolist()])"
+    assert rule_of("which[rows]:i32", "", cuts).allow_empty
+    assert not rule_of("which[rows]:i32", "Of each, at least 1.", cuts).allow_empty
+
+
+@pytest.mark.parametrize(
+    ("description", "special"),
+    [
+        ("Logits; -inf for banned tokens.", {-inf}),
+        ("NaN where missing; infinities are values.", {-inf, inf, nan}),
+        ("Last value; NaN if there is none yet.", {nan}),
+        ("Never inf or so", set()),
+        ("Finite, not nan", set()),
+    ],
+)
+def test_a_description_may_name_infinities_and_nan(description, special):
+    data = signature("op", "n", "x[n]:f32", "y[n]:f32")
+    data["inputs"]["x"]["description"] = description
+    definition, seen = Definition.model_validate(data), set()
+    for seed in range(2 * TURNS):
+        x = torch.empty(64)
+        fill_inputs({"x": x}, definition, make_workload(definition, {"n": 64}, seed, {}))
+        seen |= {str(value) for value in x.tolist()} & {"inf", "-inf", "nan"}
+    assert seen == set(map(str, special))
+
+
+def test_a_sentinel_may_be_named_by_the_description_alone():
+    for described, sentinels in (
+        ("Each token's adapter, -1 for none.", [-1]),
+        ("Class, or -100 where it is ignored", [-100]),
+        ("slot of each sequence, or -1", [-1]),
+        ("Along dim -1", None),
+        ("In [-1.5, 2]", None),
+        ("Column indices, indptr[-1] of them.", None),
+        ("From argsort(dim=-1)", None),
+        ("In 0..v -1, never -1.", None),
+    ):
+        data = signature("op", "n v=64", "ids[n]:i32 x[n,v]:f32", "y[n]:f32")
+        data["inputs"]["ids"]["description"] = described
+        data["reference"] = (
+            "def run(ids, x):\n    return sum(x[:, i] * (ids == i) for i in range(x.shape[1]))\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
+
+
+def test_a_description_may_say_that_any_number_below_0_is_none():
+    for described, sentinels in (
+        ("Negative ids are padding.", [-100, -1]),
+        ("Which rows.", [-1]),
+        ("Row of the hard negative, -1 for none.", [-1]),
+        ("Index of the negative sample, or -1", [-1]),
+    ):
+        data = signature("op", "n v=64", "ids[n]:i32 x[v]:f32", "y[n]:f32")
+        data["inputs"]["ids"]["description"] = described
+        data["reference"] = (
+            "import torch\ndef run(ids, x):\n"
+            "    return torch.where(ids >= 0, x[ids.clamp(min=0)], 0.0)\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["ids"].sentinels == sentinels
+
+
+def test_a_description_may_say_that_lengths_may_be_0():
+    for described, may_be_empty in (
+        ("Tokens of each; may be 0.", True),
+        ("Lengths can be zero.", True),
+        ("0 to 20", True),
+        ("Tokens of each.", False),
+        ("No sequence may be empty.", False),
+        ("Tokens of each; none can be 0.", False),
+        ("Tokens of each; the rest of a row may be zero.", False),
+    ):
+        data = signature("op", "n t d=8", "lens[n]:i32 x[n,t]:f32", "y[n]:f32")
+        data["inputs"]["lens"]["description"] = described
+        data["reference"] = (
+            "import torch\ndef run(lens, x):\n"
+            "    return torch.stack([x[i, :n].amax() for i, n in enumerate(lens.tolist())])\n"
+        )
+        assert plan(Definition.model_validate(data)).rules["lens"].allow_empty == may_be_empty
