@@ -91,6 +91,15 @@ OptionalInputName = Annotated[str | None, Refers.INPUT]
 Flag = Annotated[bool, Field(strict=True)]
 
 
+def _distinct(value: Raw) -> Raw:
+    if isinstance(value, bool) or value == "everywhere":
+        return value
+    raise ValueError(f"should be true, false or everywhere, not {shown(value)}")
+
+
+Distinct = Annotated[bool | Literal["everywhere"], BeforeValidator(_distinct)]
+
+
 class _Rule(Record):
     """What fixed values and generators have in common."""
 
@@ -460,19 +469,21 @@ class _MaybeNothing(GeneratorKind):
 
 
 class Indices(_MaybeNothing, dtypes="integer", dims="1+"):
-    """Numbers from 0 to `below` - 1, with `unique` distinct in a row; rows may end in `pad`.
+    """Numbers from 0 to `below` - 1; rows may end in `pad`.
 
-    Any of the `sentinels` may be anywhere instead.
+    With `unique` they are distinct in a row, with `unique: everywhere` in the whole tensor. Any of
+    the `sentinels` may be anywhere instead.
     """
 
     kind: Literal["indices"] = "indices"
     below: Annotated[Positive, Held(-1)]
-    unique: Flag = True
+    unique: Distinct = True
     pad: Annotated[OptionalNumber, Held()] = None
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         distinct = self.unique and self.pad is None
-        yield f"{shapes[name][-1]} <= {self.below}" if distinct else f"{self.below} >= 1"
+        alike = shapes[name] if self.unique == "everywhere" else shapes[name][-1:]
+        yield f"{' * '.join(alike)} <= {self.below}" if distinct else f"{self.below} >= 1"
 
 
 class Permutation(GeneratorKind, dtypes="integer", dims="1"):
@@ -498,13 +509,15 @@ class SeqLens(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
 class BlockTable(GeneratorKind, dtypes="integer", dims="2"):
     """The pages of each sequence: distinct ones below `pages`, and 0 after them.
 
-    `lengths` is the input of sequence lengths in tokens.
+    `lengths` is the input of sequence lengths in tokens. With `any_after`, numbers of no page may
+    be after them.
     """
 
     kind: Literal["block_table"] = "block_table"
     pages: Annotated[Positive, Held(-1)]
     lengths: InputName
     page_size: Positive = 1
+    any_after: Flag = False
 
 
 class Positions(_MaybeNothing, dtypes="integer", dims="1+"):

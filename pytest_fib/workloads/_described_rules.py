@@ -178,7 +178,7 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     distinct = described.said.are_distinct
     if distinct is None or rule.pad is not None:
         return rule
-    return rule.model_copy(update={"unique": distinct})
+    return rule.model_copy(update={"unique": distinct and (rule.unique or True)})
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:

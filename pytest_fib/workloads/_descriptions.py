@@ -73,6 +73,10 @@ _SORTED = re.compile(
 )
 _DISTINCT = re.compile(rf"{_BEGIN}(?:all )?(?:\w+ )?(?:distinct|unique|differ|different)\b", re.I)
 _MOST_ONCE = re.compile(rf"{_BEGIN}each \w+ (?:at most )?once\b", re.I)
+_ANY_AFTER = re.compile(
+    r"\b(?:unspecified|undefined|arbitrary|garbage|stale|anything|whatever|uninitiali[sz]ed)\b",
+    re.I,
+)
 _REPEATED = re.compile(r"\bmay (?:repeat|be repeated)\b|\bin any number\b", re.I)
 
 
@@ -84,7 +88,7 @@ class Said:
     ``is_below`` that the most doesn't.
     ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
     where ``any_negative``; ``special`` are infinities and NaN. ``are_distinct`` is None where
-    nothing is said of that.
+    nothing is said of that. ``are_any_after``: those that aren't used may be any.
     """
 
     least: Bound | None = None
@@ -101,6 +105,7 @@ class Said:
     is_sorted: bool = False
     are_distinct: bool | None = None
     bits: int | None = None
+    are_any_after: bool = False
 
 
 @cache
@@ -131,6 +136,7 @@ def said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         is_sorted=_SORTED.search(description) is not None,
         are_distinct=False if _REPEATED.search(description) else (True if is_distinct else None),
         bits=int(bits["bits"]) if bits else None,
+        are_any_after=_ANY_AFTER.search(description) is not None,
     )
 
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import sqrt
+from math import prod, sqrt
+from typing import Literal
 
 from pytest_fib.data import (
     DTYPE_CLASSES,
@@ -385,7 +386,8 @@ def _block_table(subject: Subject) -> InputRule | None:
     lengths = subject.input("seq_lens", "cache_seqlens", "kv_lens", "context_lens")
     if pages is None or lengths is None:
         return None
-    return kinds.BlockTable(pages=pages, page_size=size or 1, lengths=lengths)
+    after = subject.said.are_any_after
+    return kinds.BlockTable(pages=pages, page_size=size or 1, lengths=lengths, any_after=after)
 
 
 def _positions(subject: Subject) -> InputRule | None:
@@ -498,14 +500,20 @@ def _picked(subject: Subject) -> InputRule | None:
     return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
 
 
-def _must_differ(subject: Subject, below: str | int) -> bool:
-    """Whether it says where elements are put, of which two in one place would be in no order."""
-    last = (subject.spec.shape or ("",))[-1]
+def _must_differ(subject: Subject, below: str | int) -> bool | Literal["everywhere"]:
+    """Whether it says where elements are put, of which two in one place would be in no order.
+
+    In one row, or ``everywhere`` where all rows say so at once.
+    """
+    shape, sizes = subject.spec.shape or ("",), subject.definition.const_axes
     places = subject.const(str(below)) if isinstance(below, str) else below
-    n = subject.const(last)
-    fits = n is None or places is None or n <= places
+    is_at_once = subject.name in subject.uses.placed_at_once
+    n = [sizes.get(axis, 1) for axis in (shape if is_at_once else shape[-1:])]
+    fits = places is None or prod(n) <= places
     are_unique = bool(subject.uses.calls & {"unique"})  # whichever of them there are
-    return subject.name in subject.uses.placed and fits and not are_unique
+    if subject.name not in subject.uses.placed or not fits or are_unique:
+        return False
+    return "everywhere" if is_at_once and len(shape) > 1 else True
 
 
 def _bytes(subject: Subject) -> InputRule | None:

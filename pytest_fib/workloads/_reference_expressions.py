@@ -297,6 +297,13 @@ class Expressions:
             return None
         return source.input
 
+    def is_part(self, node: ast.expr) -> bool:
+        """Whether an expression holds one of an input's rows, as ``index[b]``."""
+        source = self.source(node)
+        if source is None or source.axes is None:
+            return False
+        return len(source.axes) < len(self._inputs[source.input].shape or ())
+
     def floats(self, node: ast.expr) -> set[str]:
         """The floating tensor that an expression holds elements of, if it is one."""
         source = self.source(node)

@@ -140,6 +140,8 @@ class ReferenceUses:
     behind: dict[str, tuple[str, int]] = field(default_factory=dict)
     #: Indices of places that elements are put at all at once: two in one place are in no order.
     placed: set[str] = field(default_factory=set)
+    #: Of these, what does so as a whole, and not row by row.
+    placed_at_once: set[str] = field(default_factory=set)
     #: Integers from which on an axis is cut, and by how many elements: a number, or an axis' size.
     begins: dict[str, tuple[str, str | int]] = field(default_factory=dict)
     #: Integers by which others are shifted; those of which only is asked whether they are true.
@@ -408,7 +410,7 @@ class _Reader(ast.NodeVisitor):
         if len(said) == 2 and (whole := self._whole_of(*said)) is not None:
             said = [whole]
         if len(said) == 1:
-            self._puts(said[0], value)
+            self._puts(said[0], value, at_once=True)
 
     def _whole_of(self, quotient: ast.expr, rest: ast.expr) -> ast.expr | None:
         """The number that a place in blocks is of, as in ``cache[slots // 16, slots % 16]``."""
@@ -423,10 +425,13 @@ class _Reader(ast.NodeVisitor):
                 return whole if alike else None
         return None
 
-    def _puts(self, index: ast.expr, value: ast.expr) -> None:
+    def _puts(self, index: ast.expr, value: ast.expr, *, at_once: bool = False) -> None:
         name = self._expressions.integer(index)
-        if name is not None and constant(value) is None and not self._expressions.may_be_one(index):
-            self._uses.placed.add(name)
+        if name is None or constant(value) is not None or self._expressions.may_be_one(index):
+            return
+        self._uses.placed.add(name)
+        if at_once and not self._expressions.is_part(index):
+            self._uses.placed_at_once.add(name)
 
     def visit_For(self, node: ast.For) -> None:
         self._expressions.assign_in_turn(node.target, node.iter)

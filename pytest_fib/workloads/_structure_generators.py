@@ -194,14 +194,15 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     below, host = context.whole(rule.below), context.host_random
     rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
     drawn = torch.zeros((rows, n), dtype=torch.long)
-    for row in drawn:
-        row[:] = _row(n, below, host, unique=rule.unique)
+    together = drawn.view(1, -1) if rule.unique == "everywhere" else drawn
+    for row in together:
+        row[:] = _row(row.numel(), below, host, unique=bool(rule.unique))
     if not rule.unique:
         _repeat_one(drawn, context.turn)
         _put_extremes(drawn, below, context.turn)
     in_order = NEARLY_IN_ORDER_TURNS if rule.unique else NEARLY_IN_ORDER_TURNS_OF_REPEATED
     if context.turn in in_order and below > 0:
-        _put_nearly_in_order(drawn, below, context)
+        _put_nearly_in_order(together, below, context)
     are_alike = context.all_alike and not rule.unique
     if are_alike:
         drawn[:] = drawn[:1, :1]
@@ -339,6 +340,9 @@ def _block_table(tensor: torch.Tensor, rule: kinds.BlockTable, context: FillCont
     lengths = context.on_host(rule.lengths)
     counts = -(-lengths // context.whole(rule.page_size))
     table = torch.zeros(tensor.shape, dtype=torch.long)
+    if rule.any_after:
+        ends = torch.iinfo(tensor.dtype)
+        table += (0, -1, ends.max, ends.min)[context.turn % 4]
     table[torch.arange(tensor.shape[1]) < counts[:, None]] = _distinct(
         int(counts.sum()), context.whole(rule.pages), context.host_random
     )
@@ -354,7 +358,8 @@ def _block_table_masks(name: str, rule: kinds.BlockTable, inputs: InputTensors) 
     page_axes, slot_axes = inputs.factors(rule.pages), inputs.factors(rule.page_size)
     if len(page_axes) == 1:
         filled = torch.zeros(inputs.sizes[page_axes[0]], dtype=torch.long)
-        filled.scatter_reduce_(0, table.flatten().clamp_min(0), held.flatten(), "amax")
+        pages = torch.where(held > 0, table, 0)
+        filled.scatter_reduce_(0, pages.flatten(), held.flatten(), "amax")
         slots, axes = torch.arange(size) < filled[:, None], (*page_axes, *slot_axes)
         slots = slots if slot_axes else slots.any(dim=-1)
         yield Needed(axes, slots.view([inputs.sizes[axis] for axis in axes]))

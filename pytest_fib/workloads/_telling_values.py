@@ -61,8 +61,6 @@ AGREEING_WITH = {"integers": ("integers", *_INDEXING), **dict.fromkeys(_INDEXING
 #: Of so many, one has such values where another input has them; those of value patterns.
 SAME_TURNS = 4
 NOT_FINITE_OF = {"nan": (nan,), "inf": (inf, -inf)}
-#: Where they may be all of a row.
-WHOLE_ROWS = {"all", "start", "end"}
 #: What tells equal numbers from others.
 ORDERING = SORTING | {"argmax", "argmin", "amax", "amin", "max", "min", "sign", "median"}
 ORDERING |= {"cummax", "cummin", "maximum", "minimum", "searchsorted", "bucketize"}
@@ -293,9 +291,14 @@ def _put_asked(
     that may be NaN, or not.
     """
     turn, may_be_rows = context.turn // ASKED_TURNS, may_be_rows or is_lse(name)
-    cases = [case for case in cases_of(asked) if may_be_rows or not WHOLE_ROWS & {*case.values()}]
-    if cases and context.turn % ASKED_TURNS == 0 and tensor.element_size() > 1:
-        put_special_values(cases, turn, tensor, context.device_random)
+    cases = [case for case in cases_of(asked) if may_be_rows or "all" not in case.values()]
+    if not cases or context.turn % ASKED_TURNS or tensor.element_size() == 1:
+        return
+    finite = tensor.clone()
+    put_special_values(cases, turn, tensor, context.device_random)
+    if not may_be_rows and tensor.dim():
+        is_whole = tensor.isfinite().any(-1, keepdim=True).logical_not()
+        tensor.copy_(torch.where(is_whole, finite, tensor))
 
 
 def _put_same_special(
@@ -342,6 +345,7 @@ def _clamp(
     if not count:
         return
     limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
+    limit -= end == 0 and context.round_number % 2  # the last that is below it
     if turn % BELOW_TURNS == 2:  # all are well below it: what is at the limit may be on either side
         limit, end = limit // 2, 0
     elif turn % INTEGER_TURNS:

@@ -78,7 +78,10 @@ def problem(tmp_path, name, rule, dtype="int32", more=""):
         ("kind: indices, below: page", "16: workloads.inputs.x.below: unknown axis 'page'; did"),
         ("kind: indices, below: '2 *'", "16: workloads.inputs.x.below: should be a number or an"),
         ("kind: indices, below: true", "16: workloads.inputs.x.below: should be a number or an"),
-        ("kind: indices, below: 2, unique: 3", "17: workloads.inputs.x.unique: should be true"),
+        (
+            "kind: indices, below: 2, unique: 3",
+            "17: workloads.inputs.x.unique: should be true, false or everywhere, not 3",
+        ),
         (
             "kind: indptr, total: n, at_least: z",
             "17: workloads.inputs.x.at_least: unknown input 'z'; there are x, table, s",
@@ -239,7 +242,7 @@ def test_records_that_are_built_are_checked_too(tmp_path, wrong):
     parameters = dict(part.split(": ") for part in wrong.split(", "))
     rule = {"kind": "indices", **parameters}
     data = loaded.definition.model_dump(by_alias=True)
-    with pytest.raises(ValueError, match=r"unknown axis 'page'|a valid boolean"):
+    with pytest.raises(ValueError, match=r"unknown axis 'page'|should be true, false"):
         Definition.model_validate({**data, "workloads": {"inputs": {"x": rule}}})
 
 

@@ -1490,3 +1490,16 @@ def test_indices_that_repeat_are_now_and_then_in_order_but_for_two():
         is_regular = group.sort().values.equal(torch.arange(16).repeat_interleave(4))
         found += is_regular and group[0] == 0 and group[-1] == 15 and out_of_order == 2
     assert found == 4
+
+
+def test_indices_may_be_distinct_in_the_whole_tensor():
+    inputs = {"x": (["n"], "float32"), "to": (["m", "k"], "int32")}
+    rules = {"to": {"kind": "indices", "below": "n", "unique": "everywhere", "sentinels": [-1]}}
+    body = "def run(x, to):\n    return x.index_fill(0, to.flatten(), 0.0)"
+    seen = 0
+    for each in _held(body, inputs, rules, sizes={"n": 150}):
+        places = each["to"][each["to"] >= 0]
+        assert len(places.unique()) == len(places)
+        assert max(places.tolist(), default=0) < 150
+        seen += len(places)
+    assert seen > 12 * 128

@@ -759,6 +759,22 @@ def test_no_question_of_other_things_says_that_lengths_may_be_0():
         assert plan(Definition.model_validate(data)).rules["lens"].allow_empty is False
 
 
+@pytest.mark.parametrize(
+    ("puts", "unique"),
+    [
+        ("out[rows.long()] = x[:, None]", "everywhere"),
+        ("flat = rows.flatten().long()\n    out[flat] = x.repeat_interleave(2)", "everywhere"),
+        ("wide = out[:, None]\n    wide.scatter_(0, rows, x[:, None] * old[:2])", True),
+        ("out = out[rows].sum(1) + x", False),
+    ],
+)
+def test_rows_that_say_at_once_where_elements_are_put_have_no_two_in_one_place(puts, unique):
+    data = signature("op", "n k=2 m", "x[n]:f32 rows[n,k]:i64 old[m]:f32", "out[m]:f32")
+    body = f"    out = old.clone()\n    {puts}\n    return out\n"
+    data["reference"] = f"def run(x, rows, old):\n{body}"
+    assert plan(Definition.model_validate(data)).rules["rows"].unique == unique
+
+
 def test_what_is_unique_may_be_there_several_times():
     data = signature("op", "n m", "ids[n]:i64 x[m]:f32", "y[m]:f32")
     data["reference"] = (
