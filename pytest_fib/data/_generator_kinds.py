@@ -135,10 +135,6 @@ class FixedValue(_Rule):
         return str(self.value)
 
 
-#: Parameters that say what values there are; they are shown although they are the defaults.
-_ENDS = frozenset({"min", "max", "mean", "std"})
-
-
 class GeneratorKind(_Rule):
     """What every kind of generator takes: how the tensor lies in memory.
 
@@ -150,6 +146,8 @@ class GeneratorKind(_Rule):
     dtypes: ClassVar[str]
     dims: ClassVar[str]
     scalars: ClassVar[bool]
+    #: Parameters that say what values there are; they are shown although they are the defaults.
+    always_shown: ClassVar[frozenset[str]] = frozenset({"min", "max", "mean", "std"})
 
     broadcast: Annotated[list[Text] | None, Refers.OWN_AXES] = None
     memory_order: Annotated[list[Text] | None, Refers.OWN_AXES] = None
@@ -191,7 +189,7 @@ class GeneratorKind(_Rule):
         Defaults are left out, except those that say what values there are, or that none is empty.
         """
         given = self.model_dump(exclude_defaults=True)
-        shown = {*given, *_ENDS}
+        shown = {*given, *self.always_shown}
         if not getattr(self, "allow_empty", True):
             shown.add("allow_empty")
         parameters = {k: v for k, v in self.model_dump(exclude_none=True).items() if k in shown}
@@ -285,12 +283,14 @@ class Mask(GeneratorKind, dtypes="not packed", dims="1+"):
 class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="values"):
     """Numbers that never fall along the last dimension, as those among which others are searched.
 
-    From 0 to `max`; without that by the value pattern, or whole ones up to 100 in an integer
-    tensor.
+    From `min` (0) to `max`; without that by the value pattern, or whole ones up to 100 in an
+    integer tensor.
     """
 
     kind: Literal["sorted"] = "sorted"
-    max: Annotated[OptionalNumber, Held(), Limit(">=", 0)] = None
+    always_shown: ClassVar[frozenset[str]] = frozenset()
+    min: Annotated[Number, Held()] = 0
+    max: Annotated[OptionalNumber, Held(), Limit(">=", "min")] = None
 
 
 class L2Normalized(GeneratorKind, dtypes="floating", dims="1+", bulk=True):

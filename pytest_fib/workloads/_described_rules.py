@@ -63,7 +63,7 @@ def _structure(described: Described) -> InputRule | None:
     if said.is_permutation and described.is_whole and shape is not None and len(shape) == 1:
         return kinds.Permutation()
     if said.is_sorted and shape:
-        return kinds.Sorted(max=said.most)
+        return kinds.Sorted(min=said.least or 0, max=said.most)
     if said.choices and described.is_whole and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
     return None
@@ -136,6 +136,9 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
 def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     """In the range that is said, where that is of numbers; else in both."""
     said, low, high = described.said, rule.min, rule.max
+    if said.is_sorted and described.spec.shape:
+        least, most = (said.least, said.most) if said.most is not None else (low, high)
+        return kinds.Sorted(min=low if least is None else least, max=most)
     if structure := _structure(described):
         return structure
     if said.least is not None and low not in said.sentinels:
@@ -154,7 +157,7 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
 def _both(which: str, bound: Bound, said: Bound) -> Bound:
     """The bound that is said, within another that is an expression of axes."""
     is_text = isinstance(bound, str) or isinstance(said, str)
-    return f"{which}({bound}, {said})" if is_text else said
+    return f"{which}({bound}, {said})" if is_text and bound != said else said
 
 
 def _labels(rule: kinds.Labels, described: Described) -> InputRule:
@@ -174,25 +177,35 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
 
 
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
-    """Distinct ones, or not."""
-    distinct = described.said.are_distinct
-    if distinct is None or rule.pad is not None:
-        return rule
-    return rule.model_copy(update={"unique": distinct and (rule.unique or True)})
+    """Distinct ones, or not, and none that isn't said to be there."""
+    said = described.said
+    changed: dict[str, Any] = {}
+    if said.are_distinct is not None and rule.pad is None:
+        changed["unique"] = said.are_distinct and (rule.unique or True)
+    if said.least == 0 and said.most is not None:
+        changed["below"] = _both("min", rule.below, more(said.most, 1))
+    return rule.model_copy(update=changed)
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:
-    """Up to what is said, if it was a guess."""
+    """In the range that is said, if it was a guess."""
     said = described.said
-    if not described.is_guess or said.least != 0 or said.most is None:
+    if not described.is_guess or None in (said.least, said.most):
         return rule
-    return rule.model_copy(update={"below": more(said.most, 1)})
+    return of_description(described) or rule
+
+
+def _boolean(rule: kinds.Boolean, described: Described) -> InputRule:
+    """More than true and false, if that is said."""
+    made = of_description(described) if rule.total is None else None
+    return made if isinstance(made, kinds.Integers) and made.max != 1 else rule
 
 
 _WITHIN: Mapping[type, Callable[[Any, Described], InputRule]] = {
     kinds.Values: _values,
     kinds.Uniform: _uniform,
     kinds.Integers: _integers,
+    kinds.Boolean: _boolean,
     kinds.Labels: _labels,
     kinds.Scales: _scales,
     kinds.SeqLens: _lengths,

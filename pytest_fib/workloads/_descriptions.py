@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 Bound: TypeAlias = "int | float | str"
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:(?:\*\*|\^)\d+)?(?: ?- ?1)?(?![\w.]*\w)"
-_BOUND = rf"(?:{_NUMBER}|[A-Za-z_]\w*(?: ?[-+] ?\d+)?)"
+_BOUND = rf"(?:{_NUMBER}|[A-Za-z_]\w*(?: ?(?:[-+*]|//) ?\w+)*)"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
 #: What may come before a range, and after it: ``Values in [0, 1]``, ``from 0 to 100 percent``.
 _WORDS = r"values?|numbers?|(?:\w+ )?ids|integers?|all|each|is|are|lies?|in|within|both|a|any"
@@ -25,8 +25,8 @@ _LEAD = rf"(?:(?:{_WORDS})\s+){{0,3}}"
 _END = r"(?:\s(?!or\b|and\b)\w+)?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
 #: Ranges: with ends that belong to them, and with ends of which brackets say that.
 _RANGE = re.compile(
-    rf"{_BEGIN}{_LEAD}(?:from |between )?(?P<low>{_BOUND})(?: to | and | through |\.\.\.?)"
-    rf"(?P<high>{_BOUND}){_END}",
+    rf"{_BEGIN}{_LEAD}(?:(?:\w+ )?(?:from |between ))?"
+    rf"(?P<low>{_BOUND})(?: to | and | through |\.\.\.?)(?P<high>{_BOUND}){_END}",
     re.I,
 )
 _BRACKETS = re.compile(
@@ -48,7 +48,11 @@ _MOST = re.compile(
 _CHOICES = re.compile(rf"{_BEGIN}{_LEAD}(?P<choices>-?\d+(?:, -?\d+)*,? or -?\d+){_END}", re.I)
 _POSITIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?positive\b(?! infin|-)", re.I)
 _NOT_NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative\b(?! inf)", re.I)
-_BITS = re.compile(r"\bids? of (?:up to )?(?P<bits>\d+) bits\b", re.I)
+_BITS = re.compile(
+    r"(?P<signed>\bsigned )?\b(?:ids?|numbers?|integers?|keys?|values?)"
+    r" of (?:up to )?(?P<bits>\d+) bits\b",
+    re.I,
+)
 _MAY_BE_0 = re.compile(
     rf"{_BEGIN}((?!no|none|nothing)\w+ )?(may|can|could) be (0|zero|empty)(?![.]?\d)\b", re.I
 )
@@ -128,7 +132,8 @@ def said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         is_below=ends.is_below,
         choices=tuple(map(int, re.findall(r"-?\d+", choices["choices"]))) if choices else (),
         sentinels=(int(sentinel["or"] or sentinel["of"]),) if sentinel else (),
-        any_negative=_ANY_NEGATIVE.search(description) is not None,
+        any_negative=_ANY_NEGATIVE.search(description) is not None
+        or (bits is not None and bits["signed"] is not None),
         has_zero=_ZERO.search(description) is not None,
         may_be_0=_MAY_BE_0.search(description) is not None,
         special=frozenset(special),
@@ -188,8 +193,8 @@ def _bound(text: str, axes: Collection[str]) -> Bound | None:
         value = float(number)
         value -= 1 if less else 0
         return int(value) if value.is_integer() and "e" not in text.lower() else value
-    name = re.match(r"\w+", text)
-    return text if name and name[0] in axes else None
+    names = re.findall(r"[A-Za-z_]\w*", text)
+    return text if all(name in axes for name in names) else None
 
 
 def more(bound: Bound, by: int) -> Bound:

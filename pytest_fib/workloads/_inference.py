@@ -565,7 +565,8 @@ def _flags(subject: Subject) -> InputRule | None:
         return None
     numbers = {*uses.limits.get(name, ())}
     is_asked = uses.only_asks(name) and bool(numbers) and numbers <= {0, 1}
-    return kinds.Boolean() if is_asked or re.fullmatch(_FLAGS, name) else None
+    are_bits = name in uses.shifted | uses.any_bits
+    return kinds.Boolean() if is_asked or (re.fullmatch(_FLAGS, name) and not are_bits) else None
 
 
 def _asked(subject: Subject) -> InputRule | None:

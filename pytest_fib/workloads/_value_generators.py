@@ -40,12 +40,13 @@ def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> N
 
 def _sorted(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> None:
     if not tensor.dtype.is_floating_point:
-        most = 1 if tensor.dtype is torch.bool else SORTED_INTEGERS
-        _integers(tensor, kinds.Integers(max=most if rule.max is None else rule.max), context)
+        most: int | float | str = 1 if tensor.dtype is torch.bool else SORTED_INTEGERS
+        most = most if rule.max is None else rule.max
+        _integers(tensor, kinds.Integers(min=rule.min, max=most), context)
     elif rule.max is None:
         _values(tensor, kinds.Values(), context)
     else:
-        _uniform(tensor, kinds.Uniform(max=rule.max), context)
+        _uniform(tensor, kinds.Uniform(min=rule.min, max=rule.max), context)
     if tensor.dtype.is_floating_point:
         tensor.nan_to_num_(0.0, inf, -inf)  # beside NaN, nothing is in order
     tensor.copy_(tensor.sort(-1).values)

@@ -69,6 +69,11 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i64", "0 to 2**40 - 1", f"integers, min 0, max {2**40 - 1}"),
         ("which[n]:i64", "Raw ids of up to 62 bits.", f"integers, min 0, max {2**62 - 1}"),
         ("which[n]:i32", "0 to 2**40", NOTHING),  # which the dtype doesn't hold
+        ("which[n]:i32", "In [0, classes * n - 2)", "integers, min 0, max classes * n - 2 - 1"),
+        ("which[n]:i32", "0 to classes - width", NOTHING),
+        ("which[n]:u8", "Bytes from 0 to 255.", "integers, min 0, max 255"),
+        ("which[n]:i64", "Signed keys of 33 bits", f"integers, min {1 - 2**33}, max {2**33 - 1}"),
+        ("which[n]:i32", "Sorted, -50 to 50", "sorted, min -50, max 50"),
         ("which[n]:i32", "A permutation of the rows.", "permutation"),
         ("which[n]:i32", "Numbers, from 1 on.", "integers, min 1, max 8193"),
         ("which[n]:i32", "1, 2, 4 or 8", "one_of, values [1, 2, 4, 8]"),
@@ -94,6 +99,17 @@ def test_what_is_inferred_is_within_what_the_description_says():
     picks = "def run(x, which):\n    return x[which]"
     assert not rule_of("which[n]:i32", "Rows may repeat.", picks).unique
     assert rule_of("which[n]:i32", "All distinct.", picks).unique
+
+
+def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_says():
+    picks = "def run(x, which):\n    return x[which]"
+    made = rule_of("which[n]:i32", "Local expert, 0 to 7, or -1 for none.", picks)
+    assert str(made) == "indices, sentinels [-1], below min(n, 8), unique False"
+    flags = "def run(x, which):\n    return x * (which == 1)"
+    assert str(rule_of("which[n]:u8", "1 to 24", flags)) == "integers, min 1, max 24"
+    sines = "def run(x, which):\n    return (which[:, None] * x).sin()"
+    assert rule_of("which[n]:i32", "", sines).kind == "positions"
+    assert str(rule_of("which[n]:i32", "Sizes, each 1 to 24.", sines)) == "integers, min 1, max 24"
 
 
 def test_what_a_definition_states_comes_before_its_descriptions():
