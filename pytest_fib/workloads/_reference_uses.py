@@ -106,6 +106,8 @@ _MASKED = {"masked_fill": (1, 2), "where": (0, 1, 2)}
 _SEARCHED = {"searchsorted": 0, "bucketize": 1}
 #: Functions of logits, some of which count for much more than others.
 _WEIGHING = {"softmax", "log_softmax", "logsumexp", "cross_entropy"}
+#: Functions of infinities that kernels may give otherwise than the reference.
+_NOT_OF_INFINITIES = _WEIGHING | {"exp", "exp2", "mean", "sum"}
 #: Functions that put what is among their arguments, but for the first, into a tensor.
 _FILLS = {"where", "full", "full_like", "new_full", "masked_fill"}
 #: What keeps numbers below others, or above, which are the argument of that place or name.
@@ -172,6 +174,8 @@ class ReferenceUses:
     replaced: set[str] = field(default_factory=set)
     #: Integers that are compared with inputs, by ``==`` or ``!=``.
     equated: set[str] = field(default_factory=set)
+    #: The same for which an infinity is put, as in a minimum of what counts.
+    made_infinite: set[str] = field(default_factory=set)
     #: Integers that numbers are raised to the power of, and single ones that are raised to one.
     exponents: set[str] = field(default_factory=set)
     #: Integers that something is subtracted from; and scalars that are subtracted from others.
@@ -257,6 +261,14 @@ class ReferenceUses:
     def are_logits(self, name: str) -> bool:
         """Whether an input has logits, by its name or since a softmax is made of it."""
         return name in self.weighed or "logits" in name.split("_")
+
+    def takes_special_rows(self, name: str) -> bool:
+        """Whether all of a row may be infinite or NaN: a number is put there.
+
+        Or an infinity, of which the reference makes no sum, nor an exponential.
+        """
+        is_infinite = name in self.made_infinite and not self.calls & _NOT_OF_INFINITIES
+        return name in self.replaced or is_infinite
 
     def only_asks(self, name: str) -> bool:
         """Whether no more is asked of integers than whether they equal something."""
@@ -702,6 +714,7 @@ class _Reader(ast.NodeVisitor):
         if any(_infinity(each) is not None for each in values):
             for name in self._asked_in(mask):
                 self._uses.asked.setdefault(name, set()).update((-inf, inf))
+            self._uses.made_infinite |= self._asked_in(mask)
         if any(isinstance(self._number(each), float | int) for each in values):
             self._uses.replaced |= self._asked_in(mask)
         if (of_rows := self._elements_of_rows(mask)) is not None:
@@ -786,10 +799,11 @@ class _Reader(ast.NodeVisitor):
         names, _ = self._asked_by(node)
         if names:
             return names
-        if isinstance(node, ast.UnaryOp):
-            return self._asked_in(node.operand, depth)
-        if isinstance(node, ast.Subscript):
-            return self._asked_in(node.value, depth)
+        match node:
+            case ast.UnaryOp(operand=part) | ast.Subscript(value=part):
+                return self._asked_in(part, depth)
+            case ast.BinOp(left=one, op=ast.BitAnd() | ast.BitOr(), right=other):
+                return self._asked_in(one, depth) | self._asked_in(other, depth)
         held = self._expressions.calculation(node) if depth else None
         return set() if held is None else self._asked_in(held, depth - 1)
 

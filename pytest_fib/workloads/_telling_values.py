@@ -147,7 +147,7 @@ def _put_special(
     if not tensor.numel():
         return
     if asked := special_values(name, context.definition, uses, rule):
-        _put_asked(tensor, asked, name, context, may_be_rows=name in uses.replaced)
+        _put_asked(tensor, asked, name, context, may_be_rows=uses.takes_special_rows(name))
     listed = NOT_FINITE_OF.get(context.regime.get("values", ""), ())
     is_turn = listed or context.shared_turn % SAME_TURNS == 0
     if is_turn and isinstance(rule, kinds.Values) and tensor.element_size() > 1:

@@ -1492,6 +1492,15 @@ def test_indices_that_repeat_are_now_and_then_in_order_but_for_two():
     assert found == 4
 
 
+@pytest.mark.parametrize(("result", "may"), [("kept.amin(1)", True), ("kept.softmax(1)", False)])
+def test_all_of_a_row_is_infinite_now_and_then_where_a_minimum_is_taken_of_what_counts(result, may):
+    inputs = {"x": (["n", "k"], "float32"), "mask": (["n", "k"], "bool")}
+    body = "    kept = torch.where(mask & ~torch.isnan(x), x, float('inf'))"
+    made = _held(f"import torch\ndef run(x, mask):\n{body}\n    return {result}", inputs)
+    rows = sum(bool((each["x"] == torch.inf).all(1).any()) for each in made)
+    assert (rows > 0) == may
+
+
 def test_indices_may_be_distinct_in_the_whole_tensor():
     inputs = {"x": (["n"], "float32"), "to": (["m", "k"], "int32")}
     rules = {"to": {"kind": "indices", "below": "n", "unique": "everywhere", "sentinels": [-1]}}
