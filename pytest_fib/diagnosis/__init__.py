@@ -1,5 +1,6 @@
 """What a wrong output looks like, and where."""
 
+from pytest_fib.diagnosis._detectors import without_rounding as without_rounding
 from pytest_fib.diagnosis._diagnose import (
     VAGUE_PATTERNS as VAGUE_PATTERNS,
     diagnose as diagnose,

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from pytest_fib.data import shortened
+from pytest_fib.data import Diagnosis, shortened
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._fits import factor_or_offset
 from pytest_fib.diagnosis._localize import how_many, localize, shares_filled, where
@@ -66,6 +66,12 @@ MOVED, RELATED = 64.0, 0.5
 WIDTHS, LEAST_BITS = (32, 16, 8), 32
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDING_SHARE = 0.15
+
+
+def without_rounding(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis, which doesn't say that errors are like those of rounding."""
+    sentence = diagnosis.sentence.replace(f", {ROUNDING}", "")
+    return diagnosis.model_copy(update={"sentence": sentence})
 
 
 def _where_those(output: WrongOutput, which: torch.Tensor) -> str:

@@ -33,6 +33,8 @@ MANY = 32
 MOST_ROWS = 0.9
 #: The most that a fitted offset of integers may differ from a whole number.
 WHOLE = 1e-3
+#: As a share of the elements that are wrong, others that are off as they are.
+AS_MANY = 0.25
 #: Offsets that are a smaller share of what is allowed are those of a few faint elements; smaller
 #: factors are those of elements that are nearly 0 for any reason.
 FAINT = 1e-3
@@ -149,7 +151,7 @@ def _one_number(
             words = f"{_times(value)} x expected, {_times(other)} x with other inputs"
             yield "one factor", f"{which}{words}"
     elif best is offset and (
-        abs(value) > FAINT * float(sample.bound.median())
+        abs(value) > FAINT * float(sample.bound.median()) and _stands_out(output, value)
         if is_float
         else abs(value - round(value)) < WHOLE
     ):
@@ -159,6 +161,17 @@ def _one_number(
             yield "one offset", off
         elif not place:
             yield "one offset", f"{off}, by {output.digits(other, '+')} with other inputs"
+
+
+def _stands_out(output: WrongOutput, offset: float) -> bool:
+    """Whether few elements that aren't wrong are off by more than half of it, and to that side.
+
+    Of errors of all sizes, those beyond a bound are alike too.
+    """
+    sample = output.any_sample
+    is_wrong = sample.error.abs() > sample.bound
+    is_near = (sample.error / offset > 0.5) & sample.finite & ~is_wrong
+    return int(is_near.sum()) <= AS_MANY * int(is_wrong.sum())
 
 
 def _another(output: WrongOutput, failure: Failure, value: float, *, factor: bool) -> float | None:

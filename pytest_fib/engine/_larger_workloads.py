@@ -18,7 +18,12 @@ from pytest_fib.data import (
     EvaluationStatus,
     Workload,
 )
-from pytest_fib.diagnosis import VAGUE_PATTERNS, with_guessed_tiles, without_guess
+from pytest_fib.diagnosis import (
+    VAGUE_PATTERNS,
+    with_guessed_tiles,
+    without_guess,
+    without_rounding,
+)
 from pytest_fib.verdict import detail_lines, qualified
 from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
 
@@ -28,6 +33,8 @@ DIAGNOSIS_BYTES = 4 << 20
 TINY = 16
 #: Values of other seeds with which a larger workload must be right to be named.
 OTHER_SEEDS = 3
+#: The relative error of an element from which one isn't like those of rounding.
+LARGE_ERROR = 0.25
 #: Patterns of all elements or rows, which larger workloads would show too.
 OF_ALL = (
     "misread input", "one factor", "one offset", "zeros", "constant", "negated", "transposed",
@@ -356,6 +363,9 @@ def _as_shown_by(
     shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
     if diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
         shown["vague"] = False  # an element of this workload would not go with it
+    errors = outcome.correctness
+    if errors and (errors.max_relative_error or 0.0) > LARGE_ERROR:  # no rounding makes these
+        diagnosis = without_rounding(diagnosis)
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
         names = {name[0] if (name := NAMED.search(d.sentence)) else None for d in (diagnosis, own)}

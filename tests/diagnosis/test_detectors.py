@@ -1,11 +1,19 @@
 """A planted mistake is named, in the words of its pattern, and noise is not."""
 
 import math
+import re
 
 import pytest
 import torch
 
-from pytest_fib.diagnosis import VAGUE_PATTERNS, CallContext, Failure, WrongOutput, explain
+from pytest_fib.diagnosis import (
+    VAGUE_PATTERNS,
+    CallContext,
+    Failure,
+    WrongOutput,
+    explain,
+    without_rounding,
+)
 from pytest_fib.sandbox import POISONS, fill_with_poison
 
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -534,6 +542,23 @@ def test_a_large_output_is_sampled_and_still_named():
     assert explained(kind, put(ALL, slice(4064, None), value=0.0)).place == "last tile"
     assert explained(kind, scaled(1.01)).pattern == "one factor"
     assert explained(kind, put(5, 77, value=9.0)).pattern == "one element"
+
+
+def test_the_largest_errors_of_all_sizes_are_no_offset():
+    def off(y):
+        return y + 0.024 * torch.rand(y.shape, generator=torch.Generator().manual_seed(0))
+
+    found = explained((GEMM[0], GEMM[1], torch.bfloat16), off, 1 + normal(GEMM[1]).abs() / 8)
+    assert "off by" not in found.sentence
+
+
+def test_errors_beside_larger_ones_are_not_called_like_those_of_rounding():
+    a, b = normal((96, 256)), normal((256, 160), seed=1)
+    rounded = a.bfloat16().double() @ b.bfloat16().double()
+    tried = experiments(a @ b, normal(GEMM[1], 2))
+    found = explained((GEMM[0], GEMM[1], torch.float32), lambda _: rounded, a @ b, **tried)
+    sentence = without_rounding(found).sentence
+    assert re.fullmatch(r"out: errors of 0.\d+ % of a row's scale everywhere", sentence)
 
 
 def test_integers_are_said_whole():
