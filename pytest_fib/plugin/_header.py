@@ -36,7 +36,8 @@ def header(session: Session) -> list[str]:
         lines.append(f"fib: {_shard(session)}")
     if settings.workload is None:
         lines.append(f"fib: {_drawn_from(*session.seeds, given=settings.seeds is not None)}")
-    return lines + (list(_inferred(session)) if config.get_verbosity() > 0 else [])
+    says_inferred = config.get_verbosity() > 0 and not settings.explain_inputs  # which shows it
+    return lines + (list(_inferred(session)) if says_inferred else [])
 
 
 def _missing(session: Session) -> Iterator[str]:

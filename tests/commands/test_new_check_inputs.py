@@ -1,6 +1,7 @@
 """A kernel from its scaffold to green, its definition checked and its inputs shown."""
 
 import json
+import re
 
 import pytest
 
@@ -182,6 +183,37 @@ def test_inputs_shows_what_each_is_made_from_and_workloads(project, capsys, scal
     assert lines[0] == "scale"
     assert lines[1].startswith("  x: ")
     assert '  {"axes": {"n": 1}}' in lines
+
+
+VALUES = """
+name: held
+op_type: toy
+axes: {n: var}
+inputs:
+  ids: {shape: [n], dtype: int32}
+  few: {shape: [n, 2], dtype: float8_e4m3fn}
+  gone: {shape: [n], dtype: float32, description: "NaN where missing."}
+  rate: {shape: null, dtype: float32}
+outputs: {y: {shape: [n], dtype: float32}}
+reference: |
+  def run(ids, few, gone, rate):
+      return ids + few.float().sum(1) + gone * rate
+workloads:
+  inputs:
+    ids: {kind: integers, min: 7, max: 7}
+    rate: {value: 0.25}
+"""
+
+
+def test_inputs_shows_what_is_in_each(project, capsys):
+    path = project.define(VALUES)
+    assert main(["inputs", str(path), "--values", "--examples=12"]) == 0
+    text = capsys.readouterr().out
+    assert "    ids   int32[1]  7 to 7: 7\n" in text
+    assert re.search(r"    ids   int32\[\d\d+\]  7 to 7: (7, ){8}\.\.\.\n", text)
+    assert re.search(r"    few   float8_e4m3fn\[\d+, 2\]  -?[\d.e+]+ to -?[\d.e+]+: ", text)
+    assert re.search(r"    gone  float32\[\d+\]  .* and nan: ", text)
+    assert "    rate  0.25\n" in text
 
 
 def test_inputs_of_an_unknown_definition_names_those_that_there_are(capsys):
