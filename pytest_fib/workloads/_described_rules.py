@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_fib.data import DTYPE_CLASSES, InputRule, TensorSpec, kinds
@@ -22,11 +22,13 @@ POSITIVE = kinds.Scales(min=2**-4, max=4.0)
 class Described:
     """An input and what its description says.
 
-    ``asks_for_0``: the reference compares it with 0. ``is_guess``: its rule would do otherwise too.
+    ``sizes`` are those of const axes. ``asks_for_0``: the reference compares it with 0.
+    ``is_guess``: its rule would do otherwise too.
     """
 
     said: Said
     spec: TensorSpec
+    sizes: Mapping[str, int] = field(default_factory=dict)
     asks_for_0: bool = False
     is_guess: bool = False
 
@@ -142,9 +144,9 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     if structure := _structure(described):
         return structure
     if said.least is not None and low not in said.sentinels:
-        low = _both("max", low, said.least)
+        low = _both("max", low, said.least, described.sizes)
     if said.most is not None:
-        high = _both("min", high, said.most)
+        high = _both("min", high, said.most, described.sizes)
     elif not isinstance(low, str) and not isinstance(high, str) and low > high:
         high += low - rule.min if not isinstance(rule.min, str) else 0
     if said.has_zero and not isinstance(low, str):
@@ -154,10 +156,15 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     return rule.model_copy(update={"min": low, "max": high})
 
 
-def _both(which: str, bound: Bound, said: Bound) -> Bound:
+def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bound:
     """The bound that is said, within another that is an expression of axes."""
-    is_text = isinstance(bound, str) or isinstance(said, str)
-    return f"{which}({bound}, {said})" if is_text and bound != said else said
+    one, other = (sizes.get(x, x) if isinstance(x, str) else x for x in (bound, said))
+    if one == other:
+        return bound
+    if isinstance(one, str) or isinstance(other, str):
+        return f"{which}({bound}, {said})"
+    is_within = one < other if which == "min" else one > other
+    return bound if isinstance(bound, str) and is_within else said
 
 
 def _labels(rule: kinds.Labels, described: Described) -> InputRule:
@@ -183,7 +190,7 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
     if said.least == 0 and said.most is not None:
-        changed["below"] = _both("min", rule.below, more(said.most, 1))
+        changed["below"] = _both("min", rule.below, more(said.most, 1), described.sizes)
     return rule.model_copy(update=changed)
 
 

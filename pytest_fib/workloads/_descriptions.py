@@ -198,5 +198,9 @@ def _bound(text: str, axes: Collection[str]) -> Bound | None:
 
 
 def more(bound: Bound, by: int) -> Bound:
-    """A bound and so much more, or less."""
-    return f"{bound} {'+' if by > 0 else '-'} {abs(by)}" if isinstance(bound, str) else bound + by
+    """A bound and so much more, or less: ``vocab`` of ``vocab - 1`` and 1."""
+    if not isinstance(bound, str):
+        return bound + by
+    if known := re.fullmatch(r"(.*?) ?([-+]) ?(\d+)", bound):
+        bound, by = known[1], by + int(known[2] + known[3])
+    return f"{bound} {'+' if by > 0 else '-'} {abs(by)}" if by else bound

@@ -170,10 +170,10 @@ def infer(subject: Subject) -> Inferred | None:
 
 def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     """What was inferred, within the numbers that a description says there are."""
-    said = subject.said
+    said, sizes = subject.said, subject.definition.const_axes
     asks_for_0 = 0 in subject.uses.limits.get(subject.name, ())
     is_guess = bool(inferred.doubts)
-    rule = within(inferred.rule, Described(said, subject.spec, asks_for_0, is_guess))
+    rule = within(inferred.rule, Described(said, subject.spec, sizes, asks_for_0, is_guess))
     if rule == inferred.rule:
         return inferred
     is_certain = said.choices or None not in (said.least, said.most)

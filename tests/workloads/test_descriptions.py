@@ -69,7 +69,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i64", "0 to 2**40 - 1", f"integers, min 0, max {2**40 - 1}"),
         ("which[n]:i64", "Raw ids of up to 62 bits.", f"integers, min 0, max {2**62 - 1}"),
         ("which[n]:i32", "0 to 2**40", NOTHING),  # which the dtype doesn't hold
-        ("which[n]:i32", "In [0, classes * n - 2)", "integers, min 0, max classes * n - 2 - 1"),
+        ("which[n]:i32", "In [0, classes * n - 2)", "integers, min 0, max classes * n - 3"),
         ("which[n]:i32", "0 to classes - width", NOTHING),
         ("which[n]:u8", "Bytes from 0 to 255.", "integers, min 0, max 255"),
         ("which[n]:i64", "Signed keys of 33 bits", f"integers, min {1 - 2**33}, max {2**33 - 1}"),
@@ -105,6 +105,8 @@ def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_sa
     picks = "def run(x, which):\n    return x[which]"
     made = rule_of("which[n]:i32", "Local expert, 0 to 7, or -1 for none.", picks)
     assert str(made) == "indices, sentinels [-1], below min(n, 8), unique False"
+    made = rule_of("which[n]:i32", "Class, 0 to classes - 1.", "def run(x, which):\n    return x")
+    assert str(made) == "integers, min 0, max classes - 1"
     flags = "def run(x, which):\n    return x * (which == 1)"
     assert str(rule_of("which[n]:u8", "1 to 24", flags)) == "integers, min 1, max 24"
     sines = "def run(x, which):\n    return (which[:, None] * x).sin()"
