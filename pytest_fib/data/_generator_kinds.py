@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Annotated, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from ._base import Raw, Record, Scalar, Text, parsed
 from ._errors import shown
@@ -292,6 +292,12 @@ class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="
     min: Annotated[Number, Held()] = 0
     max: Annotated[OptionalNumber, Held(), Limit(">=", "min")] = None
 
+    @model_validator(mode="after")
+    def _both_ends(self) -> "Sorted":
+        if self.max is None and self.min != 0:
+            raise ValueError("min needs a max beside it")
+        return self
+
 
 class L2Normalized(GeneratorKind, dtypes="floating", dims="1+", bulk=True):
     """Normal values, scaled to length 1 along the last dimension."""
@@ -481,7 +487,7 @@ class Indices(_MaybeNothing, dtypes="integer", dims="1+"):
     pad: Annotated[OptionalNumber, Held()] = None
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
-        distinct = self.unique and self.pad is None
+        distinct = self.unique == "everywhere" or (self.unique and self.pad is None)
         alike = shapes[name] if self.unique == "everywhere" else shapes[name][-1:]
         yield f"{' * '.join(alike)} <= {self.below}" if distinct else f"{self.below} >= 1"
 

@@ -31,6 +31,8 @@ SLOW_SHARE = 0.005
 #: Sizes that nobody has asked for are halved, or left out, where a check is expected to take more
 #: seconds: references may go through an axis one by one.
 LARGE_SECONDS = 5.0
+#: What is done for each of a sixteenth of all pairs takes more seconds than that.
+QUICK_SECONDS = 0.1
 #: So many seconds more than the least may be those of other work on the machine.
 NOISE_SECONDS = 0.05
 #: Of workloads up to so many times smaller than the largest, the quickest says what a byte takes;
@@ -155,7 +157,7 @@ class _Checked(Generic[CheckResult]):
             yield smaller
         seconds = [each.seconds for each in self._timed if smaller and each.axes == smaller.axes]
         least = min(each.seconds for each in self._timed)
-        if max(seconds, default=least) - least <= LARGE_SECONDS / 16:
+        if smaller is None or (seconds and max(seconds) - least <= QUICK_SECONDS):
             yield workload
 
     def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: How far numbers go from the only end that a description says: floating ones, and whole ones.
 WIDTH, WHOLE_WIDTH = 4.0, 8192
+#: Bits from which on a dtype holds the sizes of axes.
+LEAST_OF_SIZES = 32
 #: Positive numbers of which nothing else is said.
 POSITIVE = kinds.Scales(min=2**-4, max=4.0)
 
@@ -40,7 +42,26 @@ class Described:
         """Whether the dtype holds these, of which none falls below the one before."""
         first, last = self.spec.dtype.ends
         known = [number for number in numbers if not isinstance(number, str)]
+        if len(known) < len(numbers) and self.spec.dtype.itemsize_bits < LEAST_OF_SIZES:
+            return False
         return sorted(known) == known and all(first <= number <= last for number in known)
+
+    def from_to(self, width: int | float) -> tuple[Bound, Bound] | None:
+        """Both ends; of one that is said, another so far from it, or as far as its own size.
+
+        None where none is said, or the dtype doesn't hold these numbers.
+        """
+        least, most = self.said.least, self.said.most
+        first, last = self.spec.dtype.ends
+        if least is None and isinstance(most, str):
+            least = 0
+        elif least is None and most is not None and not isinstance(most, str):
+            least = max(first, most - max(width, abs(most)))
+        elif most is None and least is not None and not isinstance(least, str):
+            most = min(last, least + max(width, abs(least)))
+        if least is None or most is None:
+            return None
+        return (least, most) if self.may_be(least, most) else None
 
 
 def within(rule: InputRule, described: Described) -> InputRule:
@@ -64,8 +85,9 @@ def _structure(described: Described) -> InputRule | None:
     said, shape = described.said, described.spec.shape
     if said.is_permutation and described.is_whole and shape is not None and len(shape) == 1:
         return kinds.Permutation()
-    if said.is_sorted and shape:
-        return kinds.Sorted(min=said.least or 0, max=said.most)
+    if said.is_sorted and shape and described.spec.dtype in DTYPE_CLASSES["not packed"]:
+        ends = described.from_to(WHOLE_WIDTH if described.is_whole else WIDTH)
+        return kinds.Sorted(min=ends[0], max=ends[1]) if ends else kinds.Sorted()
     if said.choices and described.is_whole and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
     return None
@@ -73,15 +95,14 @@ def _structure(described: Described) -> InputRule | None:
 
 def _range(described: Described) -> InputRule | None:
     said, is_scalar = described.said, described.spec.is_scalar
-    least, most = said.least, said.most
+    ends: tuple[Bound, Bound] | None = None
     if said.bits is not None:
-        most = 2 ** min(said.bits, described.spec.dtype.itemsize_bits - 1) - 1
-        least = -most if said.any_negative else 0
-    if least is None:
+        ends = _of_bits(described)
+    elif said.least is not None:
+        ends = described.from_to(WHOLE_WIDTH)
+    if ends is None:
         return None
-    most = more(least, WHOLE_WIDTH) if most is None else most
-    if not described.may_be(least, most):
-        return None
+    least, most = ends
     if said.sentinels and least == 0 and not is_scalar:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
     if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
@@ -89,24 +110,27 @@ def _range(described: Described) -> InputRule | None:
     return kinds.Integers(min=least, max=most, ends=is_scalar)
 
 
+def _of_bits(described: Described) -> tuple[int, int] | None:
+    """The ends of numbers of so many bits, as far as the dtype holds them."""
+    said, (first, last) = described.said, described.spec.dtype.ends
+    bits = said.bits or 0
+    most = 2 ** (bits - said.are_signed) - 1
+    least = -most - 1 if said.are_signed or said.any_negative else 0
+    return (int(max(first, least)), int(min(last, most))) if bits else None
+
+
 def _values(rule: kinds.Values, described: Described) -> InputRule:
     """Of a range, or of some beyond its only end, unless the reference asks for others."""
-    said, (first, last) = described.said, described.spec.dtype.ends
+    said = described.said
     if structure := _structure(described):
         return structure
-    least, most = _number(said.least), _number(said.most)
-    is_half_open = most is None and described.asks_for_0
-    if is_half_open or (least is None and most is None):
+    is_half_open = said.most is None and described.asks_for_0
+    ends = None if is_half_open else described.from_to(WIDTH)
+    if ends is None or any(isinstance(end, str) for end in ends) or ends[0] == ends[1]:
         return rule
-    if least == 0 and said.is_open and most is None:
+    if said.least == 0 and said.is_open and said.most is None:
         return POSITIVE
-    if least is None:
-        assert most is not None
-        least = most - WIDTH
-    most = least + WIDTH if most is None else most
-    if not first <= least < most <= last:
-        return rule
-    return _uniform(kinds.Uniform(min=least, max=most, ends=True), described)
+    return _uniform(kinds.Uniform(min=ends[0], max=ends[1], ends=True), described)
 
 
 def _number(bound: Bound | None) -> float | None:
@@ -138,9 +162,8 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
 def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     """In the range that is said, where that is of numbers; else in both."""
     said, low, high = described.said, rule.min, rule.max
-    if said.is_sorted and described.spec.shape:
-        least, most = (said.least, said.most) if said.most is not None else (low, high)
-        return kinds.Sorted(min=low if least is None else least, max=most)
+    if said.is_sorted and described.spec.shape and said.least is None and said.most is None:
+        return kinds.Sorted(min=low, max=high)
     if structure := _structure(described):
         return structure
     if said.least is not None and low not in said.sentinels:
@@ -158,7 +181,7 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
 
 def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bound:
     """The bound that is said, within another that is an expression of axes."""
-    one, other = (sizes.get(x, x) if isinstance(x, str) else x for x in (bound, said))
+    one, other = (_known(x, sizes) for x in (bound, said))
     if one == other:
         return bound
     if isinstance(one, str) or isinstance(other, str):
@@ -167,20 +190,35 @@ def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bo
     return bound if isinstance(bound, str) and is_within else said
 
 
+def _known(bound: Bound, sizes: Mapping[str, int]) -> Bound:
+    """The number that a bound is, if that is known."""
+    if not isinstance(bound, str):
+        return bound
+    return int(bound) if bound.isdecimal() else sizes.get(bound, bound)
+
+
 def _labels(rule: kinds.Labels, described: Described) -> InputRule:
     return of_description(described) or rule
 
 
 def _scales(rule: kinds.Scales, described: Described) -> InputRule:
-    is_signed = rule.signed and described.said.least != 0
-    return rule if is_signed == rule.signed else rule.model_copy(update={"signed": is_signed})
+    """Not negative, or of a range, if that is said."""
+    least, most = _number(described.said.least), _number(described.said.most)
+    if least is not None and most is not None and described.may_be(least, most):
+        kind = kinds.Scales if least > 0 else kinds.Uniform
+        return kind(min=least, max=most)
+    return rule.model_copy(update={"signed": rule.signed and least != 0})
 
 
 def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Described) -> InputRule:
-    """None empty, if each is one or more."""
-    least = described.said.least
-    is_above_0 = isinstance(least, int) and least > 0
-    return rule.model_copy(update={"allow_empty": False}) if is_above_0 else rule  # type: ignore[return-value]
+    """None empty, if each is one or more; and none longer than is said."""
+    least, most = described.said.least, described.said.most
+    changed: dict[str, Any] = {}
+    if isinstance(least, int) and least > 0:
+        changed["allow_empty"] = False
+    if isinstance(rule, kinds.SeqLens) and most is not None:
+        changed["max"] = _both("min", rule.max, most, described.sizes)
+    return rule.model_copy(update=changed)  # type: ignore[return-value]
 
 
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
@@ -189,7 +227,7 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     changed: dict[str, Any] = {}
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
-    if said.least == 0 and said.most is not None:
+    if said.least in (None, 0) and said.most is not None:
         changed["below"] = _both("min", rule.below, more(said.most, 1), described.sizes)
     return rule.model_copy(update=changed)
 
@@ -205,7 +243,8 @@ def _positions(rule: kinds.Positions, described: Described) -> InputRule:
 def _boolean(rule: kinds.Boolean, described: Described) -> InputRule:
     """More than true and false, if that is said."""
     made = of_description(described) if rule.total is None else None
-    return made if isinstance(made, kinds.Integers) and made.max != 1 else rule
+    is_more = isinstance(made, kinds.OneOf) or (isinstance(made, kinds.Integers) and made.max != 1)
+    return made if made is not None and is_more else rule
 
 
 _WITHIN: Mapping[type, Callable[[Any, Described], InputRule]] = {

@@ -16,21 +16,27 @@ from typing import NamedTuple, TypeAlias
 #: A number, or an expression of axes such as ``vocab - 1``.
 Bound: TypeAlias = "int | float | str"
 
-_NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:(?:\*\*|\^)\d+)?(?: ?- ?1)?(?![\w.]*\w)"
-_BOUND = rf"(?:{_NUMBER}|[A-Za-z_]\w*(?: ?(?:[-+*]|//) ?\w+)*)"
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
+_POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
+_AXES = r"[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
+_BOUND = rf"(?:(?:{_POWER}|{_NUMBER})(?!\w|\.\d)|{_AXES})"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
+_STOP = r"(?=\s*(?:$|[.;,:)]))"
 #: What may come before a range, and after it: ``Values in [0, 1]``, ``from 0 to 100 percent``.
 _WORDS = r"values?|numbers?|(?:\w+ )?ids|integers?|all|each|is|are|lies?|in|within|both|a|any"
 _LEAD = rf"(?:(?:{_WORDS})\s+){{0,3}}"
-_END = r"(?:\s(?!or\b|and\b)\w+)?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
-#: Ranges: with ends that belong to them, and with ends of which brackets say that.
+_UNITS = "percent|tokens|elements|rows|bytes|pages|steps|positions|frames|samples|seconds"
+_END = rf"(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
+#: Ranges: with ends that belong to them, and with ends of which brackets say that. Brackets alone
+#: are shapes.
 _RANGE = re.compile(
-    rf"{_BEGIN}{_LEAD}(?:(?:\w+ )?(?:from |between ))?"
-    rf"(?P<low>{_BOUND})(?: to | and | through |\.\.\.?)(?P<high>{_BOUND}){_END}",
+    rf"{_BEGIN}{_LEAD}(?:(?:\w+ )?(?:from |(?P<between>between )))?(?P<low>{_BOUND})"
+    rf"(?: to | through | ?\.\.\.? ?| (?P<conjunction>and) )(?P<high>{_BOUND})"
+    rf"(?P<exclusive>,? \(?exclusive\)?)?{_END}",
     re.I,
 )
 _BRACKETS = re.compile(
-    rf"{_BEGIN}{_LEAD}(?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
+    rf"\b(?:in|within) (?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
     r"(?=\s*(?:$|[.;,:)]|or\b))",
     re.I,
 )
@@ -46,19 +52,20 @@ _MOST = re.compile(
     re.I,
 )
 _CHOICES = re.compile(rf"{_BEGIN}{_LEAD}(?P<choices>-?\d+(?:, -?\d+)*,? or -?\d+){_END}", re.I)
-_POSITIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?positive\b(?! infin|-)", re.I)
-_NOT_NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative\b(?! inf)", re.I)
+_SIGNED = r"(?: (?:numbers?|values?|factors?|scales?|weights?))?" + _STOP
+_POSITIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?positive{_SIGNED}", re.I)
+_NOT_NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative{_SIGNED}", re.I)
 _BITS = re.compile(
-    r"(?P<signed>\bsigned )?\b(?:ids?|numbers?|integers?|keys?|values?)"
-    r" of (?:up to )?(?P<bits>\d+) bits\b",
+    r"(?P<signed>\bsigned )?\b(?:ids?|numbers?|integers?|keys?) of (?:up to )?(?P<bits>\d+) bits\b",
     re.I,
 )
 _MAY_BE_0 = re.compile(
-    rf"{_BEGIN}((?!no|none|nothing)\w+ )?(may|can|could) be (0|zero|empty)(?![.]?\d)\b", re.I
+    rf"{_BEGIN}((?!no|none|nothing|neither)\w+ )?(may|can|could) be (0|zero|empty)(?![.]?\d)\b",
+    re.I,
 )
 #: What stands for nothing; not the last dimension.
 _FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
-_SENTINEL = re.compile(rf"(or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_FOR})\b")
+_SENTINEL = re.compile(rf"((?<!1 )or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_FOR})\b")
 _ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
 _ZERO = re.compile(
     rf"{_BEGIN}(?:or )?0 (?:or less )?(?:for|means|is|where) (?:no|none|off)\b", re.I
@@ -72,16 +79,25 @@ _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", 
 _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
 _SORTED = re.compile(
     rf"{_BEGIN}(?:are |is )?(?:sorted|ascending|non-?decreasing|rising|never falling"
-    rf"|in (?:ascending|rising|increasing) order)(?=\s*(?:$|[.;,:)]))",
+    rf"|in (?:ascending|rising|increasing) order){_STOP}",
     re.I,
 )
-_DISTINCT = re.compile(rf"{_BEGIN}(?:all )?(?:\w+ )?(?:distinct|unique|differ|different)\b", re.I)
-_MOST_ONCE = re.compile(rf"{_BEGIN}each \w+ (?:at most )?once\b", re.I)
+_DISTINCT = re.compile(
+    rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different){_STOP}"
+    rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b",
+    re.I,
+)
+#: What is beyond what counts, where it may be any; not what is in any order.
 _ANY_AFTER = re.compile(
-    r"\b(?:unspecified|undefined|arbitrary|garbage|stale|anything|whatever|uninitiali[sz]ed)\b",
+    r"\b(?:unspecified|undefined|arbitrary(?! order)|garbage|stale|anything|whatever"
+    r"|uninitiali[sz]ed)\b",
     re.I,
 )
+_AFTER = re.compile(r"\b(?:after|beyond|past|rest|unused|remaining|others)\b", re.I)
 _REPEATED = re.compile(r"\bmay (?:repeat|be repeated)\b|\bin any number\b", re.I)
+#: What says the opposite, before a form in its clause, or right after it.
+_NEGATION = re.compile(r"\b(?:no|not|never|neither|nor|without)\b|n't\b", re.I)
+_NEGATED = re.compile(r"\s*(?:(?:is|are|may|values?) )*(?:not|never|no|excluded|forbidden)\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -92,7 +108,8 @@ class Said:
     ``is_below`` that the most doesn't.
     ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
     where ``any_negative``; ``special`` are infinities and NaN. ``are_distinct`` is None where
-    nothing is said of that. ``are_any_after``: those that aren't used may be any.
+    nothing is said of that. They have so many ``bits``, the sign among them if ``are_signed``.
+    ``are_any_after``: those that aren't used may be any.
     """
 
     least: Bound | None = None
@@ -109,6 +126,7 @@ class Said:
     is_sorted: bool = False
     are_distinct: bool | None = None
     bits: int | None = None
+    are_signed: bool = False
     are_any_after: bool = False
 
 
@@ -118,13 +136,13 @@ def said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
     ends = _both_ends(description, axes) or _one_end(description, axes)
     if whole:
         ends = ends.whole()
-    choices = _CHOICES.search(description)
-    sentinel = _SENTINEL.search(description)
-    bits = _BITS.search(description)
-    special = {value for value, form in _SPECIAL.items() if form.search(description)}
-    if _INFINITIES.search(description):
+    choices, bits = _CHOICES.search(description), _BITS.search(description)
+    sentinel = _match(_SENTINEL, description)
+    special = {value for value, form in _SPECIAL.items() if _match(form, description)}
+    if _match(_INFINITIES, description):
         special |= {inf, -inf}
-    is_distinct = _DISTINCT.search(description) or _MOST_ONCE.search(description)
+    any_after = _match(_ANY_AFTER, description) and _AFTER.search(description)
+    is_distinct = True if _match(_DISTINCT, description) else None
     return Said(
         least=ends.least,
         most=ends.most,
@@ -132,17 +150,26 @@ def said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         is_below=ends.is_below,
         choices=tuple(map(int, re.findall(r"-?\d+", choices["choices"]))) if choices else (),
         sentinels=(int(sentinel["or"] or sentinel["of"]),) if sentinel else (),
-        any_negative=_ANY_NEGATIVE.search(description) is not None
-        or (bits is not None and bits["signed"] is not None),
+        any_negative=_ANY_NEGATIVE.search(description) is not None,
         has_zero=_ZERO.search(description) is not None,
         may_be_0=_MAY_BE_0.search(description) is not None,
         special=frozenset(special),
-        is_permutation=_PERMUTATION.search(description) is not None,
-        is_sorted=_SORTED.search(description) is not None,
-        are_distinct=False if _REPEATED.search(description) else (True if is_distinct else None),
+        is_permutation=_match(_PERMUTATION, description) is not None,
+        is_sorted=_match(_SORTED, description) is not None,
+        are_distinct=False if _match(_REPEATED, description) else is_distinct,
         bits=int(bits["bits"]) if bits else None,
-        are_any_after=_ANY_AFTER.search(description) is not None,
+        are_signed=bits is not None and bits["signed"] is not None,
+        are_any_after=any_after is not None,
     )
+
+
+def _match(form: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The first place where a form is said, and not the opposite."""
+    for match in form.finditer(text):
+        before = re.split(r"[.;:(]", text[: match.start()])[-1]
+        if not _NEGATION.search(before) and not _NEGATED.match(text, match.end()):
+            return match
+    return None
 
 
 class _Ends(NamedTuple):
@@ -164,9 +191,11 @@ class _Ends(NamedTuple):
 def _both_ends(text: str, axes: Collection[str]) -> _Ends | None:
     for match in (*_BRACKETS.finditer(text), *_RANGE.finditer(text)):
         low, high = (_bound(match[end], axes) for end in ("low", "high"))
-        if low is not None and high is not None:
-            brackets = match.groupdict()
-            return _Ends(low, high, brackets.get("open") == "(", brackets.get("close") == ")")
+        how = match.groupdict()
+        is_list = how.get("conjunction") and not how.get("between")  # as in 0, 1 and 2
+        if low is not None and high is not None and not is_list:
+            is_below = how.get("close") == ")" or how.get("exclusive") is not None
+            return _Ends(low, high, how.get("open") == "(", is_below)
     return None
 
 
@@ -185,16 +214,14 @@ def _one_end(text: str, axes: Collection[str]) -> _Ends:
 
 def _bound(text: str, axes: Collection[str]) -> Bound | None:
     """A number, or an expression of axes; None for another word."""
-    power = re.fullmatch(r"(\d+)(?:\*\*|\^)(\d+)( ?- ?1)?", text)
-    if power:
-        return int(int(power[1]) ** int(power[2])) - (power[3] is not None)
-    if re.match(r"-?\d", text):
-        number, _, less = text.partition(" - ")
-        value = float(number)
-        value -= 1 if less else 0
-        return int(value) if value.is_integer() and "e" not in text.lower() else value
+    if power := re.fullmatch(r"(-?)(\d+)(?:\*\*|\^)(\d+)( ?- ?1)?", text):
+        value = int(int(power[2]) ** int(power[3])) * (-1 if power[1] else 1)
+        return value - (power[4] is not None)
+    if re.fullmatch(_NUMBER, text, re.I):
+        number = float(text)
+        return int(number) if number.is_integer() and "e" not in text.lower() else number
     names = re.findall(r"[A-Za-z_]\w*", text)
-    return text if all(name in axes for name in names) else None
+    return text if names and all(name in axes for name in names) else None
 
 
 def more(bound: Bound, by: int) -> Bound:

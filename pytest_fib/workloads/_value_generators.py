@@ -294,7 +294,8 @@ def _one_of(tensor: torch.Tensor, rule: kinds.OneOf, context: FillContext) -> No
     """As numbers that count them are: each in its turn in a scalar, and equal ones in rows."""
     which = torch.empty_like(tensor, dtype=torch.int64)
     _whole_numbers(which, context, 0, len(rule.values) - 1)
-    tensor.copy_(torch.tensor(sorted(rule.values), device=tensor.device)[which])
+    values = torch.tensor(sorted(rule.values), dtype=tensor.dtype, device=tensor.device)
+    tensor.copy_(values[which])
 
 
 def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> None:

@@ -147,6 +147,8 @@ def test_a_wrong_rule_is_reported_with_its_line(tmp_path, rule, message):
             "int32",
             "16: values[0]: should be a number, not 'few'",
         ),
+        ("kind: sorted, min: 5", "int32", "14: workloads.inputs.x: min needs a max beside it"),
+        ("kind: sorted, min: 5, max: 4", "int32", "17: max: 4 is below min, 5"),
         ("kind: lengths, total: -1", "int32", "16: total: should be at least 0, not -1"),
         ("kind: lengths, total: 9, max: 0", "int32", "17: max: should be at least 1, not 0"),
         ("kind: lengths, total: 9, max: 2.5", "int32", "17: max: should be a whole number, not"),

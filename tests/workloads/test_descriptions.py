@@ -51,6 +51,13 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Not sorted.", "values"),
         ("Scores from low to high", "values"),
         ("Positive-definite factors.", "values"),
+        ("Positive and negative samples.", "values"),
+        ("Positive class logits", "values"),
+        ("Camera matrices, [3, 4].", "values"),
+        ("At least 1000000.", "uniform, min 1000000, max 2000000, ends True"),
+        ("Weights, 4 to 8 bits", "values"),
+        ("Edges, 2 and 3 dimensional", "values"),
+        ("At most n", "values"),
     ],
 )
 def test_a_description_may_say_what_floating_numbers_there_are(description, rule):
@@ -69,10 +76,26 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i64", "0 to 2**40 - 1", f"integers, min 0, max {2**40 - 1}"),
         ("which[n]:i64", "Raw ids of up to 62 bits.", f"integers, min 0, max {2**62 - 1}"),
         ("which[n]:i32", "0 to 2**40", NOTHING),  # which the dtype doesn't hold
-        ("which[n]:i32", "In [0, classes * n - 2)", "integers, min 0, max classes * n - 3"),
+        ("which[n]:i32", "In [0, classes + n - 2)", "integers, min 0, max classes + n - 3"),
         ("which[n]:i32", "0 to classes - width", NOTHING),
+        ("which[n]:i32", "Any, -2**31 to 2**31 - 1.", f"integers, min {-(2**31)}, max {2**31 - 1}"),
+        ("which[n]:i32", "0 to 8-1", NOTHING),
+        ("which[n]:i32", "0 to 255 -1", NOTHING),
+        ("which[n]:i32", "0..15", "integers, min 0, max 15"),
+        ("which[n]:i32", "0 to 4, exclusive.", "integers, min 0, max 3"),
+        ("which[n]:i32", "0 to n * n", NOTHING),
+        ("which[n]:i8", "0 to n", "integers, min -128, max 127"),
+        ("which[n]:i32", "Page table, [n, rows].", NOTHING),
+        ("which[n]:i32", "One of 0, 1 and 2.", NOTHING),
+        ("which[n]:i32", "Query, 2 to 4 heads", NOTHING),
+        ("which:i8", "Not negative.", "integers, min 0, max 127, ends True"),
+        ("which[n]:u8", "Keys of 8 bits.", "integers, min 0, max 255"),
+        ("which[n]:i32", "Signed integers of 8 bits.", "integers, min -128, max 127"),
+        ("which[n]:i32", "Ascending, from 1000 on.", "sorted, min 1000, max 9192"),
+        ("which[n]:i32", "Ascending, at most -1.", "sorted, min -8193, max -1"),
+        ("which[n]:i8", "Ascending, 0 to 1000.", "sorted"),
         ("which[n]:u8", "Bytes from 0 to 255.", "integers, min 0, max 255"),
-        ("which[n]:i64", "Signed keys of 33 bits", f"integers, min {1 - 2**33}, max {2**33 - 1}"),
+        ("which[n]:i64", "Signed keys of 33 bits", f"integers, min {-(2**32)}, max {2**32 - 1}"),
         ("which[n]:i32", "Sorted, -50 to 50", "sorted, min -50, max 50"),
         ("which[n]:i32", "A permutation of the rows.", "permutation"),
         ("which[n]:i32", "Numbers, from 1 on.", "integers, min 1, max 8193"),
@@ -114,6 +137,24 @@ def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_sa
     assert str(rule_of("which[n]:i32", "Sizes, each 1 to 24.", sines)) == "integers, min 1, max 24"
 
 
+PICKS = "def run(x, which):\n    return x[which]"
+PUTS = "def run(x, which):\n    y = x.clone()\n    y[which] = x[: len(which)] * 2\n    return y"
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("Classes; -1 is not allowed.", "indices, below n, unique False"),
+        ("Never 0 or -1.", "indices, below n, unique False"),
+        ("Rows, not unique.", "indices, below n, unique False"),
+        ("Different rows may have the same.", "indices, below n, unique False"),
+    ],
+)
+def test_what_is_denied_is_not_said(description, rule):
+    assert str(rule_of("which[n]:i32", description, PICKS)) == rule
+    assert rule_of("which[rows]:i32", "No index may repeat.", PUTS).unique
+
+
 def test_what_a_definition_states_comes_before_its_descriptions():
     data = signature("op", "n", "x[n]:f32", "y[n]:f32")
     data["inputs"]["x"]["description"] = "0 to 1."
@@ -136,6 +177,8 @@ def test_lengths_of_one_or_more_are_never_0():
         ("Last value; NaN if there is none yet.", {nan}),
         ("Never inf or so", set()),
         ("Finite, not nan", set()),
+        ("No inf or NaN.", set()),
+        ("NaN is not allowed, nor -inf for any.", set()),
     ],
 )
 def test_a_description_may_name_infinities_and_nan(description, special):
@@ -201,3 +244,40 @@ def test_a_description_may_say_that_lengths_may_be_0():
             "    return torch.stack([x[i, :n].amax() for i, n in enumerate(lens.tolist())])\n"
         )
         assert plan(Definition.model_validate(data)).rules["lens"].allow_empty == may_be_empty
+
+
+@pytest.mark.parametrize(
+    ("description", "any_after"),
+    [
+        ("Pages of each sequence, unspecified after the last.", True),
+        ("Beyond a sequence's pages anything.", True),
+        ("In arbitrary order; 0 after them.", False),
+        ("Not stale after a step.", False),
+        ("", False),
+    ],
+)
+def test_a_description_may_say_that_numbers_of_no_page_are_after_the_pages(description, any_after):
+    data = signature(
+        "paged",
+        "b m=4 pages size=8 d=4",
+        "table[b,m]:i32 seq_lens[b]:i32 cache[pages,size,d]:f32",
+        "y[b]:f32",
+    )
+    data["inputs"]["block_table"] = data["inputs"].pop("table") | {"description": description}
+    data["reference"] = "def run(seq_lens, cache, block_table):\n    return cache[block_table]"
+    definition = Definition.model_validate(data)
+    assert plan(definition).rules["block_table"].any_after == any_after
+    tensors, found = {}, set()
+    for seed in range(8):
+        workload = make_workload(definition, {"b": 5, "pages": 20}, seed, {})
+        sizes = definition.axis_values(workload.axes)
+        for name, spec in definition.inputs.items():
+            tensors[name] = torch.empty(
+                spec.shape_at(sizes), dtype=getattr(torch, spec.dtype.value)
+            )
+        fill_inputs(tensors, definition, workload)
+        used = torch.arange(4) < -(-tensors["seq_lens"] // 8)[:, None]
+        pages = tensors["block_table"]
+        assert ((pages[used] >= 0) & (pages[used] < 20)).all()
+        found |= {*pages[~used].tolist()}
+    assert found == ({0, -1, 2**31 - 1, -(2**31)} if any_after else {0})
