@@ -151,7 +151,8 @@ def _one_number(
             words = f"{_times(value)} x expected, {_times(other)} x with other inputs"
             yield "one factor", f"{which}{words}"
     elif best is offset and (
-        abs(value) > FAINT * float(sample.bound.median()) and _stands_out(output, value)
+        abs(value) > FAINT * float(sample.bound.median())
+        and (not place or _stands_out(output, value))
         if is_float
         else abs(value - round(value)) < WHOLE
     ):
