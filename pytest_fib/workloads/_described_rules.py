@@ -39,10 +39,15 @@ class Described:
         return self.spec.dtype in DTYPE_CLASSES["integer"]
 
     def may_be(self, *numbers: Bound) -> bool:
-        """Whether the dtype holds these, of which none falls below the one before."""
+        """Whether the dtype holds these, of which none falls below the one before.
+
+        Of an integer dtype they are whole numbers.
+        """
         first, last = self.spec.dtype.ends
         known = [number for number in numbers if not isinstance(number, str)]
         if len(known) < len(numbers) and self.spec.dtype.itemsize_bits < LEAST_OF_SIZES:
+            return False
+        if self.is_whole and any(number != int(number) for number in known):
             return False
         return sorted(known) == known and all(first <= number <= last for number in known)
 
@@ -154,7 +159,8 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     margin = (high - low) / 16
     low += margin if said.is_open and low == least else 0
     high -= margin if said.is_below and high == most else 0
-    if (low, high) == (rule.min, rule.max) and not said.has_zero:
+    is_same = (low, high) == (rule.min, rule.max) and not said.has_zero
+    if is_same or not described.may_be(low, high):
         return rule
     return rule.model_copy(update={"min": low, "max": high, "ends": rule.ends or said.has_zero})
 
@@ -227,7 +233,7 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     changed: dict[str, Any] = {}
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
-    if said.least in (None, 0) and said.most is not None:
+    if said.least in (None, 0) and said.most is not None and described.may_be(0, said.most):
         changed["below"] = _both("min", rule.below, more(said.most, 1), described.sizes)
     return rule.model_copy(update=changed)
 

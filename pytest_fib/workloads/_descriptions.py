@@ -214,7 +214,7 @@ def _one_end(text: str, axes: Collection[str]) -> _Ends:
 
 def _bound(text: str, axes: Collection[str]) -> Bound | None:
     """A number, or an expression of axes; None for another word."""
-    if power := re.fullmatch(r"(-?)(\d+)(?:\*\*|\^)(\d+)( ?- ?1)?", text):
+    if power := re.fullmatch(r"(-?)(\d+)(?:\*\*|\^)(\d\d?)( ?- ?1)?", text):
         value = int(int(power[2]) ** int(power[3])) * (-1 if power[1] else 1)
         return value - (power[4] is not None)
     if re.fullmatch(_NUMBER, text, re.I):

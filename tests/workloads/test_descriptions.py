@@ -80,6 +80,8 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "0 to classes - width", NOTHING),
         ("which[n]:i32", "Any, -2**31 to 2**31 - 1.", f"integers, min {-(2**31)}, max {2**31 - 1}"),
         ("which[n]:i32", "0 to 8-1", NOTHING),
+        ("which[n]:i32", "0.5 to 2", NOTHING),
+        ("which[n]:i64", "0 to 10**999999999", NOTHING),
         ("which[n]:i32", "0 to 255 -1", NOTHING),
         ("which[n]:i32", "0..15", "integers, min 0, max 15"),
         ("which[n]:i32", "0 to 4, exclusive.", "integers, min 0, max 3"),
@@ -117,6 +119,8 @@ def test_what_is_inferred_is_within_what_the_description_says():
     made = rule_of("which:f32", "Largest value; 0 for no clipping.", factor)
     assert str(made) == "uniform, min 0.0, max 24.0, ends True"
     divisor = "def run(x, which):\n    return x / which"
+    made = rule_of("which:f16", "0 to 100000", factor)  # which float16 doesn't hold
+    assert str(made) == "uniform, min 0.5, max 24.0"
     assert rule_of("which[n]:f32", "", divisor).signed
     assert not rule_of("which[n]:f32", "Positive.", divisor).signed
     picks = "def run(x, which):\n    return x[which]"
@@ -147,6 +151,7 @@ PUTS = "def run(x, which):\n    y = x.clone()\n    y[which] = x[: len(which)] * 
         ("Classes; -1 is not allowed.", "indices, below n, unique False"),
         ("Never 0 or -1.", "indices, below n, unique False"),
         ("Rows, not unique.", "indices, below n, unique False"),
+        ("At most -1", "indices, below n, unique False"),
         ("Different rows may have the same.", "indices, below n, unique False"),
     ],
 )
