@@ -86,7 +86,7 @@ def of_description(described: Described) -> InputRule | None:
 
 
 def _structure(described: Described) -> InputRule | None:
-    """A permutation, sorted numbers, or one of a few."""
+    """A permutation, sorted numbers, one of a few, or what stands for none beside a range."""
     said, shape = described.said, described.spec.shape
     if said.is_permutation and described.is_whole and shape is not None and len(shape) == 1:
         return kinds.Permutation()
@@ -95,7 +95,8 @@ def _structure(described: Described) -> InputRule | None:
         return kinds.Sorted(min=ends[0], max=ends[1]) if ends else kinds.Sorted()
     if said.choices and described.is_whole and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
-    return None
+    has_range = described.is_whole and said.least == 0 and said.most is not None
+    return _range(described) if has_range and said.sentinels and shape else None
 
 
 def _range(described: Described) -> InputRule | None:
@@ -239,9 +240,10 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:
-    """In the range that is said, if it was a guess."""
+    """In the range that is said, unless an axis bounds it for sure."""
     said = described.said
-    if not described.is_guess or None in (said.least, said.most):
+    is_certain = isinstance(rule.below, str) and not described.is_guess
+    if is_certain or None in (said.least, said.most):
         return rule
     return of_description(described) or rule
 

@@ -18,8 +18,8 @@ Bound: TypeAlias = "int | float | str"
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
-_AXES = r"[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
-_BOUND = rf"(?:(?:{_POWER}|{_NUMBER})(?!\w|\.\d)|{_AXES})"
+_AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
+_BOUND = rf"(?:{_AXES}|(?:{_POWER}|{_NUMBER})(?!\w|\.\d))"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
 _STOP = r"(?=\s*(?:$|[.;,:)]))"
 #: What may come before a range, and after it: ``Values in [0, 1]``, ``from 0 to 100 percent``.
@@ -83,7 +83,8 @@ _SORTED = re.compile(
     re.I,
 )
 _DISTINCT = re.compile(
-    rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different){_STOP}"
+    rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
+    rf"(?: in (?:a|each) row)?{_STOP}"
     rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b",
     re.I,
 )

@@ -31,6 +31,7 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Between -1.5 and 1.5", "uniform, min -1.5, max 1.5, ends True"),
         ("Values in [0, 8]", "uniform, min 0, max 8, ends True"),
         ("A probability, in (0, 1).", "uniform, min 0.0625, max 0.9375, ends True"),
+        ("Share, 0 to 1, or -1 for none", "uniform, min 0, max 1, ends True"),
         ("1e-4 to 1e-2", "uniform, min 0.0001, max 0.01, ends True"),
         ("Logarithm of the decay, at most 0.", "uniform, min -4.0, max 0, ends True"),
         ("Positive.", POSITIVE),
@@ -78,6 +79,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "0 to 2**40", NOTHING),  # which the dtype doesn't hold
         ("which[n]:i32", "In [0, classes + n - 2)", "integers, min 0, max classes + n - 3"),
         ("which[n]:i32", "0 to classes - width", NOTHING),
+        ("which[n]:i32", "0 to 8 * n", "integers, min 0, max 8 * n"),
         ("which[n]:i32", "Any, -2**31 to 2**31 - 1.", f"integers, min {-(2**31)}, max {2**31 - 1}"),
         ("which[n]:i32", "0 to 8-1", NOTHING),
         ("which[n]:i32", "0.5 to 2", NOTHING),
@@ -126,6 +128,7 @@ def test_what_is_inferred_is_within_what_the_description_says():
     picks = "def run(x, which):\n    return x[which]"
     assert not rule_of("which[n]:i32", "Rows may repeat.", picks).unique
     assert rule_of("which[n]:i32", "All distinct.", picks).unique
+    assert rule_of("which[n]:i32", "Rows, distinct in a row, -1 for none", picks).unique
 
 
 def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_says():
@@ -136,6 +139,14 @@ def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_sa
     assert str(made) == "integers, min 0, max classes - 1"
     flags = "def run(x, which):\n    return x * (which == 1)"
     assert str(rule_of("which[n]:u8", "1 to 24", flags)) == "integers, min 1, max 24"
+    bits = "def run(x, which):\n    return ((which >> 3) & 7) * x"
+    assert str(rule_of("which[n]:i32", "", bits)).startswith("integers, min -2147483648")
+    made = rule_of("which[n]:i32", "0 to 2097151; -1 where it is outside", bits)
+    assert str(made) == "positions, sentinels [-1], below 2097152"
+    labels = "def run(x, which):\n    return x * (which == 0) + (which == -1)"
+    assert str(rule_of("which[n]:i32", "", labels)) == "positions, sentinels [-1], below 4"
+    made = rule_of("which[n]:i32", "0 to 4, -1 for unvisited nodes", labels)
+    assert str(made) == "positions, sentinels [-1], below 5"
     sines = "def run(x, which):\n    return (which[:, None] * x).sin()"
     assert rule_of("which[n]:i32", "", sines).kind == "positions"
     assert str(rule_of("which[n]:i32", "Sizes, each 1 to 24.", sines)) == "integers, min 1, max 24"
