@@ -16,7 +16,6 @@ from ._generator_kinds import (
     GeneratorKind,
     Held,
     Limit,
-    OneOf,
     Refers,
     Whole,
     flat_rule,
@@ -292,13 +291,12 @@ def _bad_numbers(model: type[GeneratorKind], rule: Raw, dtype: Raw) -> Iterator[
     if known is None:
         return
     values = [(p, numbers[p] + h.plus) for p, h in model.marked(Held) if p in numbers]
-    sentinels = [("sentinels", each) for each in _items(rule, "sentinels") if _is_number(each)]
-    for parameter, value in (*values, *sentinels):
+    for parameter, value in values:
         if message := _outside(value, known):
             yield parameter, message
-    if model is OneOf:
-        problems = (_not_held(value, dtype) for value in _items(rule, "values"))
-        yield from (("values", problem) for problem in problems if problem)
+    listed = ((p, value) for p, _ in model.marked(Held) for value in _items(rule, p))
+    problems = ((p, _not_held(value, dtype)) for p, value in listed if _is_number(value))
+    yield from ((p, problem) for p, problem in problems if problem)
 
 
 def _over_limits(

@@ -56,7 +56,10 @@ class Whole(Enum):
 
 @dataclass(frozen=True)
 class Held:
-    """A parameter that, with ``plus`` added, is a value of the input; a mark in its annotation."""
+    """A parameter that, with ``plus`` added, is a value of the input; a mark in its annotation.
+
+    Of a list, each number is one.
+    """
 
     plus: int = 0
 
@@ -240,7 +243,7 @@ class OneOf(GeneratorKind, dtypes="numbers", scalars=True):
     """One of these `values`: a block's size that is 1, 2, 4 or 8, say."""
 
     kind: Literal["one_of"] = "one_of"
-    values: Annotated[list[PlainNumber], Field(min_length=1)]
+    values: Annotated[list[PlainNumber], Field(min_length=1), Held()]
 
 
 class Labels(GeneratorKind, dtypes="integer"):
@@ -471,7 +474,7 @@ class LastPageLen(GeneratorKind, dtypes="integer", dims="1"):
 
 class _MaybeNothing(GeneratorKind):
     #: Numbers that stand for nothing, such as an index to be ignored: anywhere in a row.
-    sentinels: Annotated[list[int], Field(min_length=1)] | None = None
+    sentinels: Annotated[Annotated[list[int], Field(min_length=1)] | None, Held()] = None
 
 
 class Indices(_MaybeNothing, dtypes="integer", dims="1+"):

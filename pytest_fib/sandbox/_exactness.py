@@ -20,8 +20,10 @@ EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = words("div sqrt"), words("reciprocal rsqrt")
 _PLAIN = words("add sub rsub mul")
-#: What comes near to 1, or to -1, and what of these is an exponential less 1.
-NEAR_ONE = words("sigmoid tanh erf elu expm1")
+#: What is an exponential less 1, somewhere, and comes near to -1; and all that comes near to 1 or
+#: to -1.
+LESS_ONE = words("elu expm1")
+NEAR_ONE = LESS_ONE | words("sigmoid tanh erf")
 #: Sums at places of the first tensor of what the last one has.
 _ADDED_AT = words("index_add scatter_add scatter_reduce")
 #: Products of windows of the first tensor with the second one, to which a third may be added.
@@ -86,7 +88,7 @@ def is_rounded_to_one(call: Operation, output: torch.Tensor) -> torch.Tensor:
     """Where what comes near to 1 or -1 is that, not only of an infinity: the difference is lost."""
     value: torch.Tensor = call.args[0]
     ends = output == -1
-    if call.name not in ("elu", "expm1"):
+    if call.name not in LESS_ONE:
         ends |= output == 1
     return ends & value.isfinite()
 

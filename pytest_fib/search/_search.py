@@ -151,14 +151,23 @@ class _Checked(Generic[CheckResult]):
 
     def _if_quick(self, workload: Workload) -> Iterator[Workload]:
         """One of a quarter of the sizes, and the workload itself if that one is quick."""
-        smaller = halved(self._definition, workload)
-        smaller = smaller and halved(self._definition, smaller)
-        if smaller is not None and not any(each.axes == smaller.axes for each in self._timed):
-            yield smaller
-        seconds = [each.seconds for each in self._timed if smaller and each.axes == smaller.axes]
-        least = min(each.seconds for each in self._timed)
-        if smaller is None or (seconds and max(seconds) - least <= QUICK_SECONDS):
+        half = halved(self._definition, workload)
+        quarter = half and halved(self._definition, half)
+        if quarter is None:
             yield workload
+            return
+        if not self._seconds_at(quarter.axes):
+            yield quarter
+        seconds = self._seconds_at(quarter.axes)  # none if it was left out
+        if seconds and max(seconds) - self._quickest <= QUICK_SECONDS:
+            yield workload
+
+    def _seconds_at(self, axes: Mapping[str, int]) -> list[float]:
+        return [timed.seconds for timed in self._timed if timed.axes == axes]
+
+    @property
+    def _quickest(self) -> float:
+        return min(timed.seconds for timed in self._timed)
 
     def within(self, seconds: float, drawn: Iterable[Workload]) -> Iterator[Workload]:
         """Workloads, until those before took as long; what comes before the first doesn't count.
@@ -258,7 +267,7 @@ class _Checked(Generic[CheckResult]):
         By those too where it was up to ``nearly`` times smaller. Without what even the quickest
         check took, with some ``noise``.
         """
-        least = min(timed.seconds for timed in self._timed) + noise
+        least = self._quickest + noise
         most = max(map(number_of, self._timed))
         near = [timed for timed in self._timed if number_of(timed) * nearly >= most]
         return of_all(max(0.0, timed.seconds - least) / (number_of(timed) + 1) for timed in near)

@@ -81,9 +81,12 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
         draw_seed = partial(draw_number, draw, of_seeds, "any", Bounds(0, SEEDS - 1))
         draw_axes = partial(_draw_axes, draw, planned, max_bytes, values)
-        if (special := _of_its_own(draw, planned, counted, paired, max_bytes)) is not None:
-            axes, seed_of = special
-            return make_workload(definition, axes, seed_of(draw_seed()), {})
+        if _is_new(draw, "much that is alike", 1 if counted else 0, "once"):
+            axes = _much_of(planned, counted, max_bytes)
+            return make_workload(definition, axes, with_all_alike(draw_seed()), {})
+        # In one of them, all that counts may be equal.
+        if _is_new(draw, "many pairs", MANY_PAIRS_TIMES if paired else 0, "first"):
+            return make_workload(definition, paired, draw_seed(), {})
         if values in ON_REQUEST:  # whose place has a say in sizes
             seed = draw_seed()
             axes = draw_axes(_special_ends(planned, values, seed))
@@ -97,24 +100,10 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
     return draw_workload()
 
 
-def _of_its_own(
-    draw: DrawFn,
-    planned: Plan,
-    counted: tuple[str, ...],
-    paired: Mapping[str, int],
-    max_bytes: int,
-) -> tuple[Mapping[str, int], Callable[[int], int]] | None:
-    """Sizes of a workload that there is a few times at most, and which seed it has, given one.
-
-    None where it is the turn of none.
-    """
-    if counted and draw_number(draw, "much that is alike", "once", Bounds(0, 1)) == 1:
-        return _much_of(planned, counted, max_bytes), with_all_alike
-    # In one of them, all that counts may be equal.
-    for time in range(MANY_PAIRS_TIMES if paired else 0):
-        if draw_number(draw, f"many pairs {time}", "first", Bounds(0, 1)) == 1:
-            return paired, lambda seed: seed
-    return None
+def _is_new(draw: DrawFn, name: str, times: int, sort: Sort) -> bool:
+    """Whether a workload of its own is drawn now, so many ``times``; by a deck of that ``sort``."""
+    decks = (f"{name} {time}" if time else name for time in range(times))
+    return any(draw_number(draw, deck, sort, Bounds(0, 1)) == 1 for deck in decks)
 
 
 def _counted(planned: Plan) -> tuple[str, ...]:

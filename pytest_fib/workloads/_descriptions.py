@@ -11,7 +11,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from math import inf, nan
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from pytest_fib.data import Definition, TensorSpec
 
 #: A number, or an expression of axes such as ``vocab - 1``.
 Bound: TypeAlias = "int | float | str"
@@ -131,9 +134,15 @@ class Said:
     are_any_after: bool = False
 
 
+def said(spec: TensorSpec, definition: Definition) -> Said:
+    """What the description of one of a definition's inputs says of its numbers."""
+    axes = frozenset(definition.axes)
+    return _said(spec.description or "", axes, whole=not spec.dtype.is_floating)
+
+
 @cache
-def said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
-    """What a description says of numbers that are ``whole`` or not, in a definition of ``axes``."""
+def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
+    """The same of numbers that are ``whole`` or not, of which ``axes`` may be ends."""
     ends = _both_ends(description, axes) or _one_end(description, axes)
     if whole:
         ends = ends.whole()

@@ -84,8 +84,7 @@ class Subject:
     @cached_property
     def said(self) -> Said:
         """What its description says of its numbers."""
-        is_whole = not self.spec.dtype.is_floating
-        return said(self.spec.description or "", frozenset(self.definition.axes), whole=is_whole)
+        return said(self.spec, self.definition)
 
     def axis(self, *names: str) -> str | None:
         """The first of these axes that the definition has; another of them is a doubt."""
@@ -142,7 +141,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Inferred:
-    """The rule of an input, what that is by, as in the table, and what is doubtful."""
+    """The rule of an input, why it has that, as the table says it, and what is doubtful."""
 
     rule: InputRule
     says: str

@@ -376,10 +376,10 @@ def special_values(
     """
     if not may_be_any(name, definition, rule):
         return ()
-    asked = uses.asked.get(name, ())
-    description = definition.inputs[name].description or ""
-    said_special = said(description, frozenset(definition.axes), whole=False).special
-    return {*asked} & {-inf} if is_lse(name) else {*asked, *said_special}
+    asked = {*uses.asked.get(name, ())}
+    if is_lse(name):
+        return asked & {-inf}
+    return asked | said(definition.inputs[name], definition).special
 
 
 def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:

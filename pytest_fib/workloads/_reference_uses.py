@@ -172,10 +172,10 @@ class ReferenceUses:
     #: Inputs for which a number is put where they are infinite or NaN, so that a row may be
     #: all that.
     replaced: set[str] = field(default_factory=set)
-    #: Integers that are compared with inputs, by ``==`` or ``!=``.
-    equated: set[str] = field(default_factory=set)
     #: The same for which an infinity is put, as in a minimum of what counts.
     made_infinite: set[str] = field(default_factory=set)
+    #: Integers that are compared with inputs, by ``==`` or ``!=``.
+    equated: set[str] = field(default_factory=set)
     #: Integers that numbers are raised to the power of, and single ones that are raised to one.
     exponents: set[str] = field(default_factory=set)
     #: Integers that something is subtracted from; and scalars that are subtracted from others.

@@ -23,7 +23,7 @@ from pytest_fib.workloads._plan import (
     special_values,
     value_patterns,
 )
-from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
+from pytest_fib.workloads._reference_uses import SORTING
 from pytest_fib.workloads._scalar_uses import UNDEFINED_AT_ZERO
 from pytest_fib.workloads._special_values import cases_of, is_lse
 from pytest_fib.workloads._value_patterns import put_special_values
@@ -71,7 +71,6 @@ ANY, ABOVE, BELOW = ("normal", "wide", "outlier"), ("positive",), ("negative",)
 def put_telling_values(
     name: str,
     tensor: torch.Tensor,
-    uses: ReferenceUses,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
@@ -79,6 +78,7 @@ def put_telling_values(
 
     By what the reference does with it. ``before`` are the inputs that were filled before this one.
     """
+    uses = context.uses
     if context.rules[name].kind == "values" and tensor.numel():
         if uses.are_logits(name):
             _make_peaked(tensor, context)
@@ -89,14 +89,13 @@ def put_telling_values(
         _put_picked_first(tensor, name, context, before)
     else:
         _put_agreeing(tensor, name, context, before)
-    _put_limits(name, tensor, uses, context, before)
-    _put_special(name, tensor, uses, context, before)
+    _put_limits(name, tensor, context, before)
+    _put_special(name, tensor, context, before)
 
 
 def _put_limits(
     name: str,
     tensor: torch.Tensor,
-    uses: ReferenceUses,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
@@ -107,7 +106,8 @@ def _put_limits(
     Of floating numbers some become such numbers, or elements of another input that has the same
     axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0.
     """
-    rule, numbers = context.rules[name], sorted(uses.limits.get(name, ()))
+    rule, uses = context.rules[name], context.uses
+    numbers = sorted(uses.limits.get(name, ()))
     if not tensor.numel():
         return
     if uses.calls & SORTING and isinstance(rule, HOLD_ANY) and tensor.element_size() > 1:
@@ -118,7 +118,7 @@ def _put_limits(
     if isinstance(rule, kinds.Integers | kinds.Positions):
         is_free = not constraints_on(name, context.definition)
         if is_free:
-            _make_alike(tensor, uses, rule, context)
+            _make_alike(tensor, rule, context)
         _clamp(tensor, numbers, rule, context)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
         if edges and context.turn % INTEGER_TURNS == 1 and is_free:
@@ -135,7 +135,6 @@ def _put_limits(
 def _put_special(
     name: str,
     tensor: torch.Tensor,
-    uses: ReferenceUses,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
@@ -143,7 +142,7 @@ def _put_special(
 
     What a scalar leaves out has NaN.
     """
-    rule = context.rules[name]
+    rule, uses = context.rules[name], context.uses
     if not tensor.numel():
         return
     if asked := special_values(name, context.definition, uses, rule):
@@ -345,7 +344,8 @@ def _clamp(
     if not count:
         return
     limit, end = limits[turn // INTEGER_TURNS % count], turn // INTEGER_TURNS // count % 2
-    limit -= end == 0 and context.round_number % 2  # the last that is below it
+    if end == 0 and context.round_number % 2:
+        limit -= 1  # the last that is below it
     if turn % BELOW_TURNS == 2:  # all are well below it: what is at the limit may be on either side
         limit, end = limit // 2, 0
     elif turn % INTEGER_TURNS:
@@ -357,15 +357,13 @@ def _clamp(
         tensor.clamp_(**{("max", "min")[end]: number})
 
 
-def _make_alike(
-    tensor: torch.Tensor, uses: ReferenceUses, rule: InputRule, context: FillContext
-) -> None:
+def _make_alike(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> None:
     """Make all integers 1 in one turn: counts, of which a total is small.
 
     Where some are put in order, make them a few different ones now and then: of keys that are
     equal, what else counts.
     """
-    if uses.calls & SORTING and context.turn % KEY_TURNS == 2:
+    if context.uses.calls & SORTING and context.turn % KEY_TURNS == 2:
         few = tensor.reshape(-1)[:FEW_KEYS].clone()
         which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
         tensor.copy_(few[which.to(tensor.device)])
@@ -517,7 +515,7 @@ def _may_be(
     if isinstance(rule, kinds.Uniform):
         may &= (values >= context.number(rule.min)) & (values <= context.number(rule.max))
         # A number of torch.rand is 0 now and then.
-        uses = ReferenceUses.of(context.definition)
+        uses = context.uses
         is_safe = name not in uses.divisors and not uses.calls & UNDEFINED_AT_ZERO
         return may if is_safe else may & (values != 0)
     may &= values != 0

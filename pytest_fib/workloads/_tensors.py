@@ -39,6 +39,8 @@ from pytest_fib.workloads._special_values import is_last_special
 if TYPE_CHECKING:
     import torch
 
+    from pytest_fib.workloads._reference_uses import ReferenceUses
+
     Scalar = int | float | bool
     #: Fills a contiguous tensor in place, by its rule.
     Fill = Callable[[torch.Tensor, Any, "FillContext"], None]
@@ -198,6 +200,7 @@ def _fill(
     own_seed = _seed(seed, name)
     context = FillContext(
         **vars(inputs),
+        uses=planned.uses,
         regime=regime,
         turn=_turn(name, inputs.definition, seed),
         shared_turn=seed % TURNS,
@@ -213,7 +216,7 @@ def _fill(
         compact.fill_(rule.value)
     else:
         FILLS[rule.kind](compact, rule, context)
-        put_telling_values(name, compact, planned.uses, context, before)
+        put_telling_values(name, compact, context, before)
     if compact is not tensor:
         bits(stored).copy_(bits(compact))
 
@@ -541,6 +544,7 @@ class InputTensors:
 class FillContext(InputTensors):
     """What a generator needs to fill one input.
 
+    - ``uses``: what the reference does with the inputs.
     - ``turn``: which of its special cases it makes, from 0 to TURNS - 1. It goes up by one with
       each seed of a search, and starts elsewhere for each input; ``shared_turn`` is the same for
       all inputs, and ``round_number`` goes up after TURNS of them.
@@ -549,6 +553,7 @@ class FillContext(InputTensors):
     - ``files``: where recorded tensors lie, by their paths.
     """
 
+    uses: ReferenceUses
     regime: Mapping[str, str]
     turn: int
     shared_turn: int
