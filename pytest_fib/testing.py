@@ -47,9 +47,11 @@ from pytest_fib.data import (
     first_problem,
 )
 from pytest_fib.diagnosis import diagnose
+from pytest_fib.discovery import local_files
 from pytest_fib.engine import FunctionChecker, search_and_diagnose
 from pytest_fib.report import describe_comparison, describe_evaluation, workload_json
 from pytest_fib.sandbox import was_calling
+from pytest_fib.search import source_numbers
 from pytest_fib.verdict import compare_tensor, dtype_bound, overridden, verdict_of
 from pytest_fib.workloads import (
     DEFAULT_BUDGETS,
@@ -233,7 +235,7 @@ class KernelCheck:
         how: dict[str, Any] = {"calling": calling, "root": root, "repeat": self._run.repeat}
         check = FunctionChecker(definition, function, self._run.device, **how)
         try:
-            result = self._search(check, given, examples)
+            result = self._search(check, function, given, examples)
         except Exception as error:  # noqa: BLE001  (the function's own, which goes on)
             if check.workload is not None and _is_by(function, error.__traceback__):
                 outcome = check.of_exception(error)
@@ -250,7 +252,11 @@ class KernelCheck:
         return loaded.definition, loaded
 
     def _search(
-        self, check: FunctionChecker, given: Workload | None, examples: int | None
+        self,
+        check: FunctionChecker,
+        function: Callable[..., Any],
+        given: Workload | None,
+        examples: int | None,
     ) -> SearchResult:
         """The outcome of one workload or, if none is given, of a search."""
         if given is not None:
@@ -262,6 +268,7 @@ class KernelCheck:
             check,
             listed=example_workloads(check.definition),
             examples=run.examples if examples is None else examples,
+            numbers=_numbers(function),
             seed=run.seed,
             run_seed=run.run_seed,
             max_bytes=max_bytes,
@@ -355,6 +362,15 @@ def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
         frames = frames.tb_next
     return frames or traceback
+
+
+def _numbers(function: Callable[..., Any]) -> list[float]:
+    """The numbers in the source of a function, and of what it needs of its file's folder."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or not (file := Path(code.co_filename)).is_file():
+        return []
+    sources = {str(path): text for path, text in local_files(file).items()}
+    return source_numbers(sources, str(file), code.co_name)
 
 
 def _given(

@@ -110,6 +110,7 @@ from pytest_fib.data._workload import (
     INPUTS as INPUTS,
     LAYOUTS as LAYOUTS,
     LENGTHS as LENGTHS,
+    NEAR as NEAR,
     ON_REQUEST as ON_REQUEST,
     REGIMES as REGIMES,
     VALUE_PATTERNS as VALUE_PATTERNS,

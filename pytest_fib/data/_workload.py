@@ -26,7 +26,9 @@ ODD_LAYOUTS = LAYOUTS[1:]
 INPUTS = ("all", "some", "one")
 #: How a total is split over sequences, plainest first.
 LENGTHS = ("random", "equal", "one_long", "empties", "ones", "tiles", "boundaries")
-#: The parts of a regime.
+#: The part of a regime that is a number, which some elements and scalars equal or are next to.
+NEAR = "near"
+#: The parts of a regime that are one of several names.
 REGIMES = {"values": VALUE_PATTERNS, "inputs": INPUTS, "lengths": LENGTHS, "layout": LAYOUTS}
 
 

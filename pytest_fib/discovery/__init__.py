@@ -7,6 +7,7 @@ from pytest_fib.discovery._folders import (
     files_below as files_below,
 )
 from pytest_fib.discovery._implementation import Implementation as Implementation
+from pytest_fib.discovery._imports import local_files as local_files
 from pytest_fib.discovery._lookup import (
     DefinitionLookup as DefinitionLookup,
     activate as activate,

@@ -204,6 +204,7 @@ class Judge:
                 listed=request.listed,
                 examples=request.examples,
                 small_for_each=request.small_for_each,
+                numbers=_numbers(request.solution),
                 seed=request.seed,
                 run_seed=request.run_seed,
                 max_bytes=request.max_bytes,
@@ -420,6 +421,14 @@ class _DefinitionCaches:
     costs: ReferenceCosts
     #: Facts of timed references, by workload.
     timed: dict[str, ReferenceFacts]
+
+
+def _numbers(solution: Solution) -> list[float]:
+    """The numbers in the source of an implementation."""
+    from pytest_fib.search import source_numbers
+
+    sources = {file.path: file.content for file in solution.sources}
+    return source_numbers(sources, solution.entry_file, solution.entry_symbol)
 
 
 def _is_same(one: object, other: object) -> bool:

@@ -69,6 +69,7 @@ def search_and_diagnose(
     listed: Sequence[Workload] = (),
     examples: int,
     small_for_each: int = SMALL_FOR_EACH,
+    numbers: Sequence[float] = (),
     seed: int,
     run_seed: int | None,
     max_bytes: int,
@@ -86,7 +87,7 @@ def search_and_diagnose(
     so it comes at the end.
     """
     drawn |= {"examples": examples, "small": small_for_each * examples}
-    drawn |= {"seed": seed, "run_seed": run_seed, "clock": clock}
+    drawn |= {"numbers": numbers, "seed": seed, "run_seed": run_seed, "clock": clock}
     result = _search(definition, check, failed_before, listed, max_bytes, **drawn)
     workload, outcome = result.workload, result.outcome
     if draws and result.origin is None and any(map(definition.is_sampled, definition.outputs)):

@@ -105,9 +105,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """With ``--fib-explain-inputs``, explain inputs and run no test."""
+    """With ``--fib-explain-inputs``, explain the inputs of what could be read, and run no test."""
     settings = session.config.stash[options.SETTINGS]
-    if not (settings.active and settings.explain_inputs) or session.testsfailed:
+    if not (settings.active and settings.explain_inputs):
         return None
     from pytest_fib.plugin._collection import explain_inputs
 

@@ -52,6 +52,7 @@ _PATTERNS = {
     "inputs": "in {} of the inputs",
     "lengths": "lengths {}",
     "layout": "layout {}",
+    "near": "some near {}",
 }
 
 

@@ -10,4 +10,5 @@ from pytest_fib.search._deck import (
     UnforeseenSizes as UnforeseenSizes,
 )
 from pytest_fib.search._search import Search as Search, halved as halved, search as search
+from pytest_fib.search._source_numbers import source_numbers as source_numbers
 from pytest_fib.search._strategy import workloads as workloads

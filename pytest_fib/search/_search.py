@@ -10,6 +10,7 @@ from statistics import median_high
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from pytest_fib.search._at_numbers import workloads_at
 from pytest_fib.search._deck import USUAL_SIZE, Deck, UnforeseenSizes
 from pytest_fib.search._hypothesis import deal
 from pytest_fib.search._shrink import shrunk
@@ -24,6 +25,7 @@ from pytest_fib.workloads import (
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition, Origin, Workload
+    from pytest_fib.search._source_numbers import Number
 
 CheckResult = TypeVar("CheckResult")
 #: A check that takes a larger share of the time for shrinking is slow.
@@ -317,6 +319,7 @@ def search(
     listed: Iterable[Workload] = (),
     examples: int = 25,
     small: int = 0,
+    numbers: Sequence[Number] = (),
     seed: int = 0,
     run_seed: int | None = None,
     max_bytes: int = 1 << 28,
@@ -326,7 +329,8 @@ def search(
     """Check workloads that ``failed_before``, those ``listed``, then ``examples`` drawn ones.
 
     Beside those, as many ``small`` ones are drawn, which cost little: what many random events have
-    to meet for is seen in some of them. They are tried for up to ``SMALL_SECONDS``.
+    to meet for is seen in some of them. They are tried for up to ``SMALL_SECONDS``. And up to as
+    many as ``examples`` have sizes or values at ``numbers``, those of the implementation's source.
 
     One that fails again is the answer, since it was shrunk when it failed first. Any other failure
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
@@ -347,7 +351,7 @@ def search(
     if failing := next(filter(checked.fails, listed), None):
         return checked.shrunk(failing, "listed")
     drawn, small_ones = _drawn(
-        definition, examples, small, seeds=(seed, run_seed), max_bytes=max_bytes
+        definition, examples, small, numbers, seeds=(seed, run_seed), max_bytes=max_bytes
     )
     # The smallest is always tried: else perhaps none would be.
     passed_over: list[Workload] = []
@@ -417,6 +421,7 @@ def _drawn(
     definition: Definition,
     examples: int,
     small: int,
+    numbers: Sequence[Number] = (),
     *,
     seeds: tuple[int, int | None],
     max_bytes: int,
@@ -447,5 +452,6 @@ def _drawn(
             yield from deal(strategy, unforeseen + 1, of_the_run)[1:]
 
     drawn = [*dealt(max_bytes, examples)]
+    drawn += workloads_at(definition, numbers, examples, seed, max_bytes)
     small_ones = [*dealt(few_bytes, small + 1)][1:] if small else []
     return sorted(drawn, key=cost), small_ones

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import combinations, product
 
-from pytest_fib.data import INPUTS, ON_REQUEST, Definition, Workload
+from pytest_fib.data import INPUTS, NEAR, ON_REQUEST, Definition, Workload
 from pytest_fib.search._deck import BOUNDARY_SIZES
 from pytest_fib.workloads import (
     Domain,
@@ -129,7 +129,10 @@ class _Shrink:
         return sorted(distinct.values(), key=partial(workload_bytes, self._definition))
 
     def plain_regime(self, seeds: int) -> None:
-        """Take the plainest name of each regime that still fails."""
+        """Take the plainest name of each regime that still fails; first, no number at all."""
+        if NEAR in self.best.regime:
+            plainer = {part: name for part, name in self.best.regime.items() if part != NEAR}
+            any(self._take(self._workload(n, plainer)) for n in (self.best.seed, *range(seeds)))
         for what, names in self._regimes.items():
             now = self.best.regime.get(what, names[0])
             for name in names[: names.index(now)] if now in names else names:

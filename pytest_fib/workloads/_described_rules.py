@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: How far numbers go from the only end that a description says: floating ones, and whole ones.
 WIDTH, WHOLE_WIDTH = 4.0, 8192
+#: The share of a range by which numbers stay off an end that is none of them, as bfloat16 has it.
+MARGIN = 2.0**-8
 #: Bits from which on a dtype holds the sizes of axes.
 LEAST_OF_SIZES = 32
 #: Positive numbers of which nothing else is said.
@@ -157,7 +159,7 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
         low, high = (low if low < most else most - width), most
     if said.has_zero:
         low = min(0.0, low)
-    margin = (high - low) / 16
+    margin = (high - low) * MARGIN
     low += margin if said.is_open and low == least else 0
     high -= margin if said.is_below and high == most else 0
     is_same = (low, high) == (rule.min, rule.max) and not said.has_zero
@@ -235,7 +237,10 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
     if said.least in (None, 0) and said.most is not None and described.may_be(0, said.most):
-        changed["below"] = _both("min", rule.below, more(said.most, 1), described.sizes)
+        below, sizes = more(said.most, 1), described.sizes
+        # An axis that is said is it, whatever else the index picks of once it is clamped.
+        is_axis = isinstance(_known(below, sizes), str)
+        changed["below"] = below if is_axis else _both("min", rule.below, below, sizes)
     return rule.model_copy(update=changed)
 
 

@@ -73,10 +73,12 @@ _ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b"
 _ZERO = re.compile(
     rf"{_BEGIN}(?:or )?0 (?:or less )?(?:for|means|is|where) (?:no|none|off)\b", re.I
 )
+_INF = r"inf(?:inity|inite)?"
+_OR_NAN = r"(?: (?:or|and) nan)?"
 _SPECIAL = {
-    -inf: re.compile(rf"(?<![\w+])-inf(inity)? ({_FOR})\b|\bor -inf(inity)?\b", re.I),
-    inf: re.compile(rf"(?<![\w-])\+?inf(inity)? ({_FOR})\b|\bor \+inf(inity)?\b", re.I),
-    nan: re.compile(rf"\bnan ({_FOR})\b|\bor nan\b", re.I),
+    -inf: re.compile(rf"(?<![\w+])-{_INF}{_OR_NAN} (?:{_FOR})\b|\bor -{_INF}\b", re.I),
+    inf: re.compile(rf"(?<![\w-])\+?{_INF}{_OR_NAN} (?:{_FOR})\b|\bor \+?{_INF}\b", re.I),
+    nan: re.compile(rf"\bnan(?: (?:or|and) [-+]?{_INF})? (?:{_FOR})\b|\b(?:or|and) nan\b", re.I),
 }
 _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", re.I)
 _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
@@ -101,6 +103,8 @@ _AFTER = re.compile(r"\b(?:after|beyond|past|rest|unused|remaining|others)\b", r
 _REPEATED = re.compile(r"\bmay (?:repeat|be repeated)\b|\bin any number\b", re.I)
 #: What says the opposite, before a form in its clause, or right after it.
 _NEGATION = re.compile(r"\b(?:no|not|never|neither|nor|without)\b|n't\b", re.I)
+#: After which that is said of a condition: ``inf where not reached``.
+_CONDITION = re.compile(r"\b(?:for|where|if|when)$", re.I)
 _NEGATED = re.compile(r"\s*(?:(?:is|are|may|values?) )*(?:not|never|no|excluded|forbidden)\b", re.I)
 
 
@@ -176,8 +180,10 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
 def _match(form: re.Pattern[str], text: str) -> re.Match[str] | None:
     """The first place where a form is said, and not the opposite."""
     for match in form.finditer(text):
-        before = re.split(r"[.;:(]", text[: match.start()])[-1]
-        if not _NEGATION.search(before) and not _NEGATED.match(text, match.end()):
+        begin = match.start() + len(match[0]) - len(match[0].lstrip(" .;,:("))
+        before = re.split(r"[.;:(]", text[:begin])[-1]
+        is_denied = not _CONDITION.search(match[0]) and _NEGATED.match(text, match.end())
+        if not _NEGATION.search(before) and not is_denied:
             return match
     return None
 

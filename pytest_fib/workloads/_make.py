@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from math import isfinite
 
 from pydantic import ValidationError
 
@@ -15,6 +16,7 @@ from pytest_fib.data import (
     INPUTS,
     LAYOUTS,
     LENGTHS,
+    NEAR,
     REGIMES,
     Definition,
     InputSpec,
@@ -131,10 +133,20 @@ def parse_workload(text: str) -> Workload:
         workload = Workload.model_validate(given)
     except ValidationError as error:
         raise ValueError(first_problem(error, Workload, given)) from None
-    _refuse_unknown("regime", workload.regime, REGIMES)
+    _refuse_unknown("regime", workload.regime, (*REGIMES, NEAR))
     for what, name in workload.regime.items():
-        _refuse_unknown(f"regime.{what}", [name], REGIMES[what])
+        if what != NEAR:
+            _refuse_unknown(f"regime.{what}", [name], REGIMES[what])
+        elif not _is_number(name):
+            raise ValueError(f"regime.{NEAR}: {name!r} is not a number")
     return workload
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _refuse_unknown(what: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -183,7 +195,8 @@ def _showing(definition: Definition, workload: Workload) -> list[str]:
 
 def without_plainest(regime: Mapping[str, str]) -> dict[str, str]:
     """A regime without the parts that have their plainest name."""
-    short = {part: name for part, name in regime.items() if name != REGIMES[part][0]}
+    plainest = {part: names[0] for part, names in REGIMES.items()}
+    short = {part: name for part, name in regime.items() if name != plainest.get(part)}
     if "values" not in short:
         short.pop("inputs", None)
     return short

@@ -372,21 +372,29 @@ def special_values(
     """The infinities and NaN that an input has for the reference's sake.
 
     None where the definition says which values there are, or how the input is made. A logarithm of
-    a sum of exponentials is -inf, that of none, but no other of these.
+    a sum of exponentials is -inf, that of none, but no other of these. Beside a range there are
+    those that the description names, of which none is below numbers that aren't negative.
     """
-    if not may_be_any(name, definition, rule):
+    described = said(definition.inputs[name], definition).special
+    if may_be_any(name, definition, rule):
+        asked = {*uses.asked.get(name, ())}
+        return asked & {-inf} if is_lse(name) else asked | described
+    if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
-    asked = {*uses.asked.get(name, ())}
-    if is_lse(name):
-        return asked & {-inf}
-    return asked | said(definition.inputs[name], definition).special
+    is_signed = isinstance(rule, kinds.Scales) and rule.signed
+    is_negative = isinstance(rule.min, str) or rule.min < 0 or is_signed
+    return described if is_negative else described - {-inf}
 
 
 def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:
     """Whether neither a definition nor how an input is made says which values it has."""
+    return not is_stated(name, definition) and isinstance(rule, kinds.Values)
+
+
+def is_stated(name: str, definition: Definition) -> bool:
+    """Whether a definition's ``workloads`` say which values an input has, or all have."""
     stated = definition.workloads
-    is_stated = stated is not None and (stated.values or name in stated.inputs)
-    return not is_stated and isinstance(rule, kinds.Values)
+    return stated is not None and bool(stated.values or name in stated.inputs)
 
 
 def picking(name: str, definition: Definition, rules: Mapping[str, InputRule]) -> Iterator[str]:

@@ -1178,7 +1178,7 @@ class _Reader(ast.NodeVisitor):
         is_above = isinstance(node.ops[0], ast.Gt) and isinstance(most, str)
         if name is not None and is_above and self._selects(node):
             self._uses.beyond.setdefault(name, str(most))
-        if name is None or not isinstance(number, int):
+        if name is None or not isinstance(number, int) or self._puts_negative(node.left):
             return
         if isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             self._uses.equals.setdefault(name, set()).add(number)
@@ -1186,6 +1186,13 @@ class _Reader(ast.NodeVisitor):
                 self._uses.pads[name] = number
         elif isinstance(node.ops[0], (ast.GtE, ast.Lt)) and number == 0:
             self._uses.pads[name] = -1
+
+    def _puts_negative(self, node: ast.expr) -> bool:
+        """Whether a number below 0 is among what is compared since the reference put it there."""
+        match self._expressions.calculation(node) or node:
+            case ast.Call(func=ast.Attribute(attr="where"), args=[_, *sides]):
+                return any((self._number(side) or 0) < 0 for side in sides)
+        return False
 
     def _note_limits(self, *sides: ast.expr) -> None:
         """Note the numbers, and the inputs, that inputs are held against, each by its neighbour."""

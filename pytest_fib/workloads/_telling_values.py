@@ -52,6 +52,8 @@ QUIET_TURNS = 4
 KEY_TURNS, FEW_KEYS = 4, 3
 #: The turn in which all integers are 1.
 ONES_TURN = 10
+#: Of so many workloads, one has integers that each are the place before their own; which one.
+CHAIN_TURNS, CHAIN_TURN = 12, 7
 #: Of so many workloads, one has rows whose largest element an index picks; and one has integers
 #: of which that share is what another input has.
 PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
@@ -90,6 +92,7 @@ def put_telling_values(
     else:
         _put_agreeing(tensor, name, context, before)
     _put_limits(name, tensor, context, before)
+    _put_near(name, tensor, context)
     _put_special(name, tensor, context, before)
 
 
@@ -115,6 +118,8 @@ def _put_limits(
             generator=context.device_random
         )
         tensor.masked_fill_((tensor == 0) & minus, -0.0)
+    if _are_places(name, context):
+        _make_chains(tensor, context)
     if isinstance(rule, kinds.Integers | kinds.Positions):
         is_free = not constraints_on(name, context.definition)
         if is_free:
@@ -130,6 +135,35 @@ def _put_limits(
         _put(tensor, sources, name, context)
         steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]
         _put_halves(tensor, steps, name, context, before)
+
+
+def _put_near(name: str, tensor: torch.Tensor, context: FillContext) -> None:
+    """Put the number that the regime asks for into an input, and what is next to it.
+
+    Where it may be any number of a range, by its rule alone.
+    """
+    rule = context.rules[name]
+    near = context.near_numbers(whole=not tensor.is_floating_point())
+    if not near or not tensor.numel() or constraints_on(name, context.definition):
+        return
+    if tensor.is_floating_point():
+        if isinstance(rule, HOLD_ANY) and tensor.element_size() > 1:
+            both = [sign * number for number in near for sign in (1, -1)]
+            _put(tensor, [x for each in both for x in _near(each, tensor.dtype)], name, context)
+        return
+    is_apart = isinstance(rule, kinds.Indices) and (rule.unique or rule.pad is not None)
+    if is_apart or not isinstance(rule, kinds.Integers | kinds.Positions | kinds.Indices):
+        return
+    limits = torch.iinfo(tensor.dtype)
+    numbers = torch.tensor([n for n in near if limits.min <= n <= limits.max], dtype=torch.int64)
+    numbers = numbers[_holds(numbers, rule, context)]
+    if len(numbers):
+        put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
+        put.bernoulli_(SHARE, generator=context.device_random)
+        put.view(-1)[context.turn % put.numel()] = True
+        which = torch.randint(0, len(numbers), tensor.shape, generator=context.host_random)
+        values = numbers[which].to(tensor.device)
+        tensor.copy_(torch.where(put, values.to(tensor.dtype), tensor))
 
 
 def _put_special(
@@ -370,6 +404,35 @@ def _make_alike(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> 
     are_counts = isinstance(rule, kinds.Integers) and not rule.ends and tensor.element_size() > 1
     if are_counts and context.turn == ONES_TURN and bool(_holds(torch.tensor(1), rule, context)):
         tensor.fill_(1)
+
+
+def _are_places(name: str, context: FillContext) -> bool:
+    """Whether integers of a row are places in that row, of which several may be the same."""
+    rule, axes = context.rules[name], context.axes(name)
+    if not axes or constraints_on(name, context.definition):
+        return False
+    if isinstance(rule, kinds.Integers):
+        return str(rule.max).replace(" ", "") == f"{axes[-1]}-1"
+    is_once = isinstance(rule, kinds.Indices) and rule.unique
+    is_below = isinstance(rule, kinds.Indices | kinds.Positions) and rule.below == axes[-1]
+    return is_below and not is_once
+
+
+def _make_chains(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make each integer of a row the place before its own, now and then; in half of the rows most.
+
+    As parents of nodes, and links: of random ones, hardly any is far from the first.
+    """
+    n = tensor.shape[-1]
+    if context.turn % CHAIN_TURNS != CHAIN_TURN or n < 2:
+        return
+    rows = tensor.view(-1, n)
+    before = torch.arange(-1, n - 1, device=tensor.device).expand_as(rows).clone()
+    before[:, 0] = rows[:, 0]
+    kept = torch.empty(rows.shape, dtype=torch.bool, device=tensor.device)
+    kept.bernoulli_(SHARE, generator=context.device_random)
+    kept[::2] = False
+    rows.copy_(torch.where(kept, rows, before.to(tensor.dtype)))
 
 
 def _holds(values: torch.Tensor, rule: InputRule, context: FillContext) -> torch.Tensor:

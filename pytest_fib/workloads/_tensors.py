@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_fib.data import (
     INPUTS,
     LAYOUTS,
+    NEAR,
     Definition,
     DType,
     FixedValue,
@@ -288,6 +289,8 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     inputs = InputTensors(definition, planned.rules, sizes, {})
     drawn = {name: _scalar(name, inputs, workload) for name in scalars}
     drawn = {n: _as_compared(drawn[n], n, planned, inputs, workload) for n in scalars}
+    if NEAR in workload.regime:
+        drawn |= _scalars_near(inputs, workload)
     given = {
         name: int(spec.value)
         for name, spec in workload.inputs.items()
@@ -406,6 +409,46 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         number = special[turn] if turn < len(special) else any_of(low, high, source)
     number = number if steps is None else steps.number(number)
     return float(number) if floating else int(number)
+
+
+def near_numbers(regime: Mapping[str, str], *, whole: bool) -> list[Scalar]:
+    """The number that a regime asks for and those next to it; none where it asks for none.
+
+    Of ``whole`` ones one less and one more; of others three quarters and three halves of it.
+    """
+    if NEAR not in regime:
+        return []
+    number = float(regime[NEAR])
+    if not whole:
+        return [number, 0.75 * number, 1.5 * number]
+    exact = int(regime[NEAR]) if regime[NEAR].lstrip("-").isdigit() else math.floor(number)
+    return [exact, exact + 1, exact - 1]
+
+
+def _scalars_near(inputs: InputTensors, workload: Workload) -> dict[str, Scalar]:
+    """Those scalars that may be the number that a regime asks for, or next to it; each by turns."""
+    found: dict[str, Scalar] = {}
+    for name, rule in inputs.rules.items():
+        spec = inputs.definition.inputs[name]
+        if not spec.is_scalar or name in workload.inputs:
+            continue
+        near = near_numbers(workload.regime, whole=not spec.dtype.is_floating)
+        fitting = [n for n in near if _may_be(n, rule, inputs)]
+        if fitting:
+            turn = _turn(name, inputs.definition, workload.seed)
+            found[name] = fitting[turn % len(fitting)]
+    return found
+
+
+def _may_be(number: float, rule: InputRule, inputs: InputTensors) -> bool:
+    """Whether a number is in the range of a rule that has one, and of a step of it."""
+    if isinstance(rule, kinds.Uniform):
+        return inputs.number(rule.min) <= number <= inputs.number(rule.max)
+    if not isinstance(rule, kinds.Integers):
+        return False
+    steps = inputs.steps(rule)
+    n, rest = divmod(number - steps.base, steps.size)
+    return rest == 0 and steps.ends[0] <= n <= steps.ends[1]
 
 
 def _any_float(low: float, high: float, source: random.Random) -> float:
@@ -571,6 +614,10 @@ class FillContext(InputTensors):
         of indices that may be equal, before the numbers that they are compared with are put there.
         """
         return self.shared_turn in ALIKE_TURNS
+
+    def near_numbers(self, *, whole: bool) -> list[Scalar]:
+        """The number that the regime asks for and those next to it."""
+        return near_numbers(self.regime, whole=whole)
 
     def lengths_of(self, indptr: str | None) -> torch.Tensor | None:
         """Sequence lengths from an indptr, on the host."""

@@ -30,7 +30,7 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Writing strength, 0 to 1.", "uniform, min 0, max 1, ends True"),
         ("Between -1.5 and 1.5", "uniform, min -1.5, max 1.5, ends True"),
         ("Values in [0, 8]", "uniform, min 0, max 8, ends True"),
-        ("A probability, in (0, 1).", "uniform, min 0.0625, max 0.9375, ends True"),
+        ("A probability, in (0, 1).", "uniform, min 0.00390625, max 0.99609375, ends True"),
         ("Share, 0 to 1, or -1 for none", "uniform, min 0, max 1, ends True"),
         ("1e-4 to 1e-2", "uniform, min 0.0001, max 0.01, ends True"),
         ("Logarithm of the decay, at most 0.", "uniform, min -4.0, max 0, ends True"),
@@ -143,6 +143,9 @@ def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_sa
     assert str(rule_of("which[n]:i32", "", bits)).startswith("integers, min -2147483648")
     made = rule_of("which[n]:i32", "0 to 2097151; -1 where it is outside", bits)
     assert str(made) == "positions, sentinels [-1], below 2097152"
+    clamped = "def run(x, which):\n    return x[which.clamp(max=x.shape[0] - 1)] + which"
+    made = rule_of("which[rows]:i32", "0 to rows - 1", clamped)
+    assert str(made) == "indices, below rows, unique False"
     labels = "def run(x, which):\n    return x * (which == 0) + (which == -1)"
     assert str(rule_of("which[n]:i32", "", labels)) == "positions, sentinels [-1], below 4"
     made = rule_of("which[n]:i32", "0 to 4, -1 for unvisited nodes", labels)
@@ -191,7 +194,14 @@ def test_lengths_of_one_or_more_are_never_0():
         ("Logits; -inf for banned tokens.", {-inf}),
         ("NaN where missing; infinities are values.", {-inf, inf, nan}),
         ("Last value; NaN if there is none yet.", {nan}),
+        ("At least 0; inf where not reached.", {inf}),
+        ("Distance, 0 to 8, infinite where no path is", {inf}),
+        ("Not negative; inf or NaN where a step overflowed.", {inf, nan}),
+        ("Not negative; infinities are values.", {inf}),
+        ("At least 0, or inf", {inf}),
+        ("-4 to 4; -inf or NaN for none", {-inf, nan}),
         ("Never inf or so", set()),
+        ("Inf is not among them.", set()),
         ("Finite, not nan", set()),
         ("No inf or NaN.", set()),
         ("NaN is not allowed, nor -inf for any.", set()),

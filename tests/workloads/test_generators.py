@@ -614,6 +614,28 @@ def test_indices_are_nearly_in_order_now_and_then():
         assert all(each["ids"].sort(1).values.diff().min() > 0 for each in made if unique)
 
 
+def test_places_of_a_row_are_now_and_then_those_before_their_own():
+    """As the parents of a long chain; where they may be equal, and no constraint speaks of them."""
+    rules = {
+        "parent": {"kind": "integers", "min": -1, "max": "k - 1"},
+        "link": {"kind": "indices", "below": "k", "unique": False},
+        "once": {"kind": "indices", "below": "k"},
+        "row": {"kind": "indices", "below": "n", "unique": False},
+    }
+    inputs = {name: (["n", "k"], "int32") for name in rules}
+    result = "parent.sum() + link.sum() + once.sum() + row.sum()"
+    made = _held(f"def run(parent, link, once, row):\n    return {result}", inputs, rules)
+    counts = {}
+    for name in rules:
+        rows = [row for each in made for row in each[name] if len(row) > 8]
+        before = [(row[1:] == torch.arange(len(row) - 1)) for row in rows]
+        counts[name] = sum(bool(each.all()) for each in before)
+        some = [each for each in before if not each.all() and each.float().mean() > 0.6]
+        assert bool(some) == (name in ("parent", "link"))
+    assert counts["parent"] > 0 < counts["link"]
+    assert counts["once"] == 0 == counts["row"]
+
+
 def test_labels_agree_with_others_of_the_same_places_now_and_then():
     inputs = {"pred": (["n", "k"], "uint8"), "truth": (["n", "k"], "int64")}
     rules = {

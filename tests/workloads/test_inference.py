@@ -1775,6 +1775,13 @@ def test_what_is_only_asked_for_some_numbers_is_a_label(result, sentinels):
     assert "which" in plan(_of_reference("x * (which == 1)[:, None]", "int64")).unmade  # a flag
 
 
+def test_what_the_reference_puts_below_0_is_no_sentinel_of_the_input():
+    kept = "table[which] * (torch.where(x[:, 0] > 0, which, -1) >= 0)[:, None]"
+    assert plan(_of_reference(kept, "int64")).rules["which"].sentinels is None
+    asked = "table[which.clamp(min=0)] * (which >= 0)[:, None]"
+    assert plan(_of_reference(asked, "int64")).rules["which"].sentinels == [-1]
+
+
 def test_a_scalar_among_labels_is_one_of_these():
     made = _with_scalar("x * (which == eos_id)[:, None]", "eos_id")
     assert made.rules["which"] == rule_of({"kind": "positions", "below": 4})

@@ -436,7 +436,7 @@ def test_a_workload_that_does_not_fit_is_refused(define, text, message):
         ('{"axes": {}, "sead": 1}', "a workload: 'sead' is not one of axes, seed, regime, inputs"),
         (
             '{"axes": {}, "regime": {"shape": "x"}}',
-            "regime: 'shape' is not one of values, inputs, lengths, layout",
+            "regime: 'shape' is not one of values, inputs, lengths, layout, near",
         ),
         ("{}", "missing key 'axes'"),
     ],
