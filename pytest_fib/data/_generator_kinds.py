@@ -429,11 +429,11 @@ class Split(GeneratorKind):
 
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         if not self.allow_empty:
-            yield f"{self.total} >= {shapes[name][0]}"
+            yield f"{self.total} >= {' * '.join(shapes[name])}"
 
 
-class Lengths(Split, dtypes="integer", dims="1", follows="lengths"):
-    """Lengths of sequences that sum to `total`, each `max` at most.
+class Lengths(Split, dtypes="integer", dims="1+", follows="lengths"):
+    """Lengths of sequences, all of which sum to `total`, each `max` at most.
 
     With `allow_empty` false, each is 1 or more.
     """
@@ -444,7 +444,7 @@ class Lengths(Split, dtypes="integer", dims="1", follows="lengths"):
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         yield from super().implies(name, shapes, rules)
         if self.max is not None:
-            yield f"{self.total} <= {shapes[name][0]} * ({self.max})"
+            yield f"{self.total} <= {' * '.join(shapes[name])} * ({self.max})"
 
 
 class Starts(Split, dtypes="integer", dims="1", follows="lengths"):

@@ -153,9 +153,8 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
 
 
 def _scalars_of_zero(failure: Failure) -> str:
-    """``, where alpha is 0``: a factor that is 0 explains zeros."""
-    inputs = failure.context.inputs.items()
-    names = [name for name, x in inputs if type(x) in (int, float) and x == 0]
+    """``, where alpha is 0``: a factor that is 0 explains zeros; an integer may be a flag."""
+    names = [name for name, x in failure.context.inputs.items() if type(x) is float and x == 0]
     return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0" if names else ""
 
 

@@ -205,8 +205,8 @@ def holds_for_other_seeds(
 ) -> bool:
     """Whether a hypothesis holds for inputs of other seeds too, or nobody knows.
 
-    Of the ``whole`` outputs, or of what is wrong then: of a few rows, or of values such as NaN,
-    much is so by chance. Of a part, only where something is wrong then.
+    Of all outputs as a ``whole``, or of what is wrong then: of a few rows, or of values such as
+    NaN, much is so by chance. Of a part, only where something is wrong then.
     """
     if context.other_inputs is None or context.definition is None:
         return True
@@ -223,7 +223,8 @@ def holds_for_other_seeds(
         if claimed is None or expected is None:
             continue
         of_claim, of_right = ({each.name: each for each in side} for side in (claimed, expected))
-        if not all(_holds(of_claim[name], of_right[name], whole=whole) for name in wrong):
+        names = of_right.keys() if whole else wrong
+        if not all(_holds(of_claim[name], of_right[name], whole=whole) for name in names):
             return False
         is_seen |= not all(of_right[name].passed for name in wrong)
     return is_seen
@@ -234,6 +235,8 @@ def _holds(of_claim: OutputComparison, of_right: OutputComparison, *, whole: boo
     if whole and of_claim.matched_ratio < HELD:
         return False
     differ, wrong = (WrongOutput.of(each, None).wrong for each in (of_claim, of_right))
+    if whole and int(differ.sum()) > int(wrong.sum()) * (1 - NEARLY_ALL):
+        return False
     return not bool(wrong.any()) or share(~differ[wrong]) >= NEARLY_ALL
 
 

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, combinations, zip_longest
+from math import isqrt
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pytest_fib.data import NEAR, Definition, Workload
 from pytest_fib.search._deck import DECK_TILES
-from pytest_fib.workloads import USUAL_BYTES, Choice, make_workload, plan
+from pytest_fib.workloads import USUAL_BYTES, Choice, Plan, make_workload, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pytest_fib.search._source_numbers import Number
 
 SEEDS = 1 << 16
 #: Up to how many sizes above its least an axis has that is beside the one in question; and of each
 #: axis where values are in question.
 FEW, FEW_OF_EACH = 4, 40
+#: How many workloads are near each number: that itself, and what is next to it, by turns.
+NEAR_EACH = 3
+#: The largest number that two sizes are to have as their product.
+MOST_PRODUCT = 1 << 24
 
 
-class _Case(NamedTuple):
-    """One axis of a size, or a value that inputs have.
+@dataclass(frozen=True)
+class _Case:
+    """Sizes that some axes are to have, or a value that is to be near; other axes are ``few``.
 
-    The other axes are up to ``few`` sizes, or as large as that one where it is None.
+    That is up to so many sizes above their least.
     """
 
-    number: Number
-    axis: str | None
-    few: int | None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    few: int = 0
+    near: Number | None = None
+    seed: int = 0
 
 
 def workloads_at(
@@ -38,55 +45,78 @@ def workloads_at(
 ) -> list[Workload]:
     """Up to ``count`` workloads with sizes or values at these numbers, and next to them.
 
-    Half of each. First an axis has one more than a number, while all others are as small as may be:
-    so many things are in one row, sequence or group. Then the others have as much as that, or a
-    few. Numbers that are no tile come first, since of these each search has sizes.
+    Half of each, the former by turns: one axis has one more than a number, while all others are as
+    small as may be, so that so many things are in one row, sequence or group; two have as much; two
+    have it as their product; one has it, or one more, and the others a few. Numbers that are no
+    tile come first, since of these each search has sizes.
     """
-    random = Random(seed)
-    made: dict[str, Workload] = {}
-    budget = min(max_bytes, USUAL_BYTES)
-    values = _values(numbers, random)
-    both = zip_longest(_sizes(definition, numbers, random), values)
+    random, planned = Random(seed), plan(definition)
+    made: dict[tuple[object, ...], Workload] = {}
+    pick = partial(_pick, random)
+    both = zip_longest(_sizes(planned, numbers, random), _values(numbers, random))
     for case in filter(None, chain.from_iterable(both)):
         if len(made) == count:
             break
-        axes = _axes(definition, case, budget, random)
-        if case.axis is None or axes[case.axis] == case.number:
-            regime = {NEAR: str(case.number)} if case.axis is None else {}
-            workload = make_workload(definition, axes, random.randrange(SEEDS), regime)
-            made[workload.uuid] = workload
+        order = sorted(planned.order, key=lambda axis: axis not in case.sizes)
+        budgets = dict.fromkeys(order, min(max_bytes, USUAL_BYTES))
+        axes = planned.choose(budgets, partial(pick, case))
+        if all(axes[axis] == size for axis, size in case.sizes.items()):
+            regime = {} if case.near is None else {NEAR: str(case.near)}
+            of_this = (*sorted(axes.items()), case.near, case.near and case.seed)
+            made.setdefault(of_this, make_workload(definition, axes, case.seed, regime))
     return [*made.values()]
 
 
-def _sizes(definition: Definition, numbers: Sequence[Number], random: Random) -> Iterator[_Case]:
-    axes = plan(definition).independent
-    for more, few in ((1, 0), (1, None), (1, FEW), (0, 0), (0, FEW)):
-        cases = [
-            _Case(number + more, axis, few)
-            for number in numbers
-            for axis in axes
-            if isinstance(number, int) and number > 0
+def _sizes(planned: Plan, numbers: Sequence[Number], random: Random) -> Iterator[_Case]:
+    whole = [number for number in numbers if isinstance(number, int) and number > 0]
+    axes = planned.independent
+    kinds = (
+        [({axis: n + 1}, 0) for n in whole for axis in axes],
+        [(dict.fromkeys(pair, n + 1), FEW) for n in whole for pair in combinations(axes, 2)],
+        [(sizes, FEW) for n in whole for sizes in _products(planned, n, random)],
+        [({axis: n + 1}, FEW) for n in whole for axis in axes],
+        [({axis: n}, few) for few in (0, FEW) for n in whole for axis in axes],
+    )
+    shuffled = [_shuffled(each, random) for each in kinds]
+    yield from filter(None, chain.from_iterable(zip_longest(*shuffled)))
+
+
+def _shuffled(sizes: Sequence[tuple[dict[str, int], int]], random: Random) -> list[_Case]:
+    """Cases with these sizes of some axes and few of the others; those at tiles are the last."""
+    cases = [_Case(each, few, seed=random.randrange(SEEDS)) for each, few in sizes]
+    random.shuffle(cases)
+    return sorted(cases, key=_is_at_tiles)
+
+
+def _is_at_tiles(case: _Case) -> bool:
+    return all(size - 1 in DECK_TILES for size in case.sizes.values())
+
+
+def _products(planned: Plan, number: int, random: Random) -> Iterator[dict[str, int]]:
+    """Two different sizes with that product, of any two axes that may have these."""
+    if number > MOST_PRODUCT:
+        return
+    divisors = [n for n in range(2, isqrt(number) + 1) if number % n == 0 and n * n < number]
+    for pair in combinations(planned.independent, 2):
+        domains = [planned.domain(axis, {}) for axis in pair]
+        factors = [(n, number // n) for n in divisors] + [(number // n, n) for n in divisors]
+        fitting = [
+            both for both in factors if all(n in d for n, d in zip(both, domains, strict=True))
         ]
-        random.shuffle(cases)
-        yield from sorted(cases, key=lambda case: case.number - more in DECK_TILES)
+        if fitting:
+            yield dict(zip(pair, random.choice(fitting), strict=True))
 
 
 def _values(numbers: Sequence[Number], random: Random) -> Iterator[_Case]:
-    for _ in range(2):
-        cases = [_Case(number, None, FEW_OF_EACH) for number in numbers]
-        random.shuffle(cases)
-        yield from cases
+    """Those near each number have seeds one after the other, and so different turns."""
+    first = {number: random.randrange(SEEDS - NEAR_EACH) for number in numbers}
+    for turn in range(NEAR_EACH):
+        for number in random.sample([*numbers], len(numbers)):
+            yield _Case(few=FEW_OF_EACH, near=number, seed=first[number] + turn)
 
 
-def _axes(definition: Definition, case: _Case, budget: int, random: Random) -> Mapping[str, int]:
-    planned = plan(definition)
-    order = sorted(planned.order, key=lambda axis: axis != case.axis)
-    pick = partial(_pick, case, random)
-    return planned.choose(dict.fromkeys(order, budget), pick)
-
-
-def _pick(case: _Case, random: Random, choice: Choice) -> int:
-    if choice.axis == case.axis or case.few is None:
-        return choice.domain.nearest(min(int(case.number), choice.largest))
+def _pick(random: Random, case: _Case, choice: Choice) -> int:
+    if choice.axis in case.sizes:
+        return choice.domain.nearest(min(case.sizes[choice.axis], choice.largest))
     most = min(case.few, choice.affordable - 1)
     return choice.domain[random.randint(min(1, most), most)]

@@ -329,8 +329,9 @@ def search(
     """Check workloads that ``failed_before``, those ``listed``, then ``examples`` drawn ones.
 
     Beside those, as many ``small`` ones are drawn, which cost little: what many random events have
-    to meet for is seen in some of them. They are tried for up to ``SMALL_SECONDS``. And up to as
-    many as ``examples`` have sizes or values at ``numbers``, those of the implementation's source.
+    to meet for is seen in some of them. They are tried for up to ``SMALL_SECONDS``. And up to twice
+    as many as ``examples`` have sizes or values at ``numbers``, those in the implementation's
+    source.
 
     One that fails again is the answer, since it was shrunk when it failed first. Any other failure
     ends the search, and is shrunk for up to ``shrink_seconds``; no check is begun that is expected
@@ -452,6 +453,6 @@ def _drawn(
             yield from deal(strategy, unforeseen + 1, of_the_run)[1:]
 
     drawn = [*dealt(max_bytes, examples)]
-    drawn += workloads_at(definition, numbers, examples, seed, max_bytes)
+    drawn += workloads_at(definition, numbers, 2 * examples, seed, max_bytes)
     small_ones = [*dealt(few_bytes, small + 1)][1:] if small else []
     return sorted(drawn, key=cost), small_ones

@@ -51,6 +51,8 @@ LATE = 5
 ALONE = 4
 #: Odd sizes are larger than the first of these that such sizes fit beyond.
 ODD_BEYOND = (DECK_TILES[-1], DECK_TILES[0])
+#: The decks of workloads in which there is much that is alike: all of it, and all of a row but one.
+ALIKE = ("much that is alike", "much that is alike but for one")
 #: Bytes of the workload in which there is much that is alike.
 MUCH_BYTES = 8 << 20
 #: Bytes of workloads in which there are more pairs than an integer of 32 bits counts; how many.
@@ -81,9 +83,11 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
         of_seeds = f"seed of {values}" if values in (*ON_REQUEST, "zeros") else "seed"
         draw_seed = partial(draw_number, draw, of_seeds, "any", Bounds(0, SEEDS - 1))
         draw_axes = partial(_draw_axes, draw, planned, max_bytes, values)
-        if _is_new(draw, "much that is alike", 1 if counted else 0, "once"):
+        alike = next((name for name in ALIKE if _is_new(draw, name, bool(counted), "once")), None)
+        if alike is not None:
             axes = _much_of(planned, counted, max_bytes)
-            return make_workload(definition, axes, with_all_alike(draw_seed()), {})
+            seed = with_all_alike(draw_seed(), but_one=alike != ALIKE[0])
+            return make_workload(definition, axes, seed, {})
         # In one of them, all that counts may be equal.
         if _is_new(draw, "many pairs", MANY_PAIRS_TIMES if paired else 0, "first"):
             return make_workload(definition, paired, draw_seed(), {})
@@ -392,6 +396,6 @@ def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:
         shape = planned.definition.inputs[name].shape
         if isinstance(rule, kinds.Split | kinds.Indptr) and rule.total in axes and shape:
             total = str(rule.total)
-            parts = sizes[shape[0]] - isinstance(rule, kinds.Indptr)
+            parts = prod(sizes[axis] for axis in shape) - isinstance(rule, kinds.Indptr)
             evened[total] -= axes[total] % parts if axes[total] > parts else 0
     return evened if in_domain(planned.definition, evened) else axes

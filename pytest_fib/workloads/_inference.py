@@ -176,6 +176,8 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     if rule == inferred.rule:
         return inferred
     is_certain = said.choices or None not in (said.least, said.most)
+    if is_certain and rule.kind in ("integers", "uniform", "one_of"):
+        return Inferred(rule, "as its description says")  # all of it
     doubts = () if is_certain else inferred.doubts
     return Inferred(rule, f"{inferred.says}, as its description says", doubts)
 
@@ -257,7 +259,8 @@ def _last_goes_on(subject: Subject) -> bool:
     copies = re.findall(rf"(\w+)\s*=\s*{subject.name}\.(?:tolist|long|int|to)\(", reference)
     rest = rf"\b({'|'.join((subject.name, *copies))})\[1:\](\.\w+\([^()]*\))?"
     whole = rf"\b{subject.name}\.tolist\(\)\s*\+\s*\["  # and where the last one ends
-    pattern = rf"\b(cat|pad)\([\[(]?{rest}|{rest}\s*\+\s*\[|{whole}"
+    listed = rf"\b{subject.name}\.tolist\(\)\[1:\]\s*\+\s*\["
+    pattern = rf"\b(cat|pad)\([\[(]?{rest}|{rest}\s*\+\s*\[|{whole}|{listed}"
     return re.search(pattern, reference) is not None
 
 

@@ -63,10 +63,10 @@ def _indptr(tensor: torch.Tensor, rule: kinds.Indptr, context: FillContext) -> N
 
 
 def _lengths(tensor: torch.Tensor, rule: kinds.Lengths, context: FillContext) -> None:
-    lengths, least = _shared(tensor, rule, context)
+    lengths, least = _shared(tensor.view(-1), rule, context)
     if rule.max is not None:
         lengths = _capped(lengths, least, context.whole(rule.max), context.host_random)
-    tensor.copy_(lengths)
+    tensor.copy_(lengths.view(tensor.shape))
 
 
 def _capped(
@@ -202,7 +202,9 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
         _put_extremes(drawn, below, context.turn)
     in_order = NEARLY_IN_ORDER_TURNS if rule.unique else NEARLY_IN_ORDER_TURNS_OF_REPEATED
     if context.turn in in_order and below > 0:
-        _put_nearly_in_order(together, below, context)
+        # Of distinct ones there is room for no more; what is beyond is padding.
+        part = together[:, :below] if rule.unique else together
+        _put_nearly_in_order(part, below, context)
     are_alike = context.all_alike and not rule.unique
     if are_alike:
         drawn[:] = drawn[:1, :1]

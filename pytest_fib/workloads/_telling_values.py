@@ -39,6 +39,8 @@ Source: TypeAlias = "float | tuple[str, torch.Tensor | float]"
 SHARE = 0.125
 #: The most whole numbers of steps, of either sign, that elements are put halfway between.
 HALVES = 8
+#: That where most are what they are compared with, as in one of so many workloads with any such.
+MOST, MOST_TURNS = 0.75, 4
 #: Of so many workloads, one is without them where values are normal; and one has integers that end
 #: at such a number.
 USUAL_TURNS, INTEGER_TURNS = 4, 3
@@ -50,6 +52,9 @@ ASKED_TURNS = 3
 QUIET_TURNS = 4
 #: Of so many workloads, one has a few different integers where some are put in order; how many.
 KEY_TURNS, FEW_KEYS = 4, 3
+#: The largest number of an implementation's source that floating tensors have, as outliers may be:
+#: others stand for infinity, and what is calculated with them overflows.
+MOST_NEAR = 1024
 #: The turn in which all integers are 1.
 ONES_TURN = 10
 #: Of so many workloads, one has integers that each are the place before their own; which one.
@@ -147,7 +152,7 @@ def _put_near(name: str, tensor: torch.Tensor, context: FillContext) -> None:
     if not near or not tensor.numel() or constraints_on(name, context.definition):
         return
     if tensor.is_floating_point():
-        if isinstance(rule, HOLD_ANY) and tensor.element_size() > 1:
+        if isinstance(rule, HOLD_ANY) and tensor.element_size() > 1 and abs(near[0]) <= MOST_NEAR:
             both = [sign * number for number in near for sign in (1, -1)]
             _put(tensor, [x for each in both for x in _near(each, tensor.dtype)], name, context)
         return
@@ -452,13 +457,15 @@ def _put_edges(
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
     """Make some integers what they are compared with, or one less or more, if they may be that."""
-    rule = context.rules[name]
+    rule, number = context.rules[name], context.turn // INTEGER_TURNS
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
-    put.bernoulli_(SHARE, generator=context.device_random)
+    put.bernoulli_(MOST if number % MOST_TURNS == 3 else SHARE, generator=context.device_random)
     put.view(-1)[context.turn % put.numel()] = True
-    other, sign, size = edges[context.turn // INTEGER_TURNS % len(edges)]
+    other, sign, size = edges[number % len(edges)]
     edge = _values_of((other, before[other]), name, put, context)
     values = (edge + sign * context.whole(size)).expand(int(put.sum())).clone()
+    if number % MOST_TURNS == 3:  # most are just that
+        values[::8] -= 1
     values[context.turn % 3 :: 3] -= 1
     values[(context.turn + 1) % 3 :: 3] += 1
     may = values.isfinite() & _holds(values, rule, context)

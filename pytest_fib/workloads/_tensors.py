@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 INPUT_TURNS = 5
 #: The turns in which all that is counted is alike.
 ALIKE_TURNS = (11, 23)
+#: The turn in which all integers of a row are one number but for one.
+NEARLY_ALIKE_TURN = 17
 #: Significant bits of scalars that tensors are compared with: as many as bfloat16 has.
 SCALAR_BITS = 8
 #: Integers of less than so many are all dealt, if they are several times as many as special ones;
@@ -235,7 +237,10 @@ def _regime(name: str, planned: Plan, workload: Workload) -> Mapping[str, str]:
 
     Beside negative ones, every second is positive, or now and then every second pair: so products
     are far below zero, such as scores that what masks others must be below.
+    No divisor is subnormal: nearly all quotients by it would be infinite in float32.
     """
+    if workload.regime.get("values") == "subnormal" and name in planned.uses.divisors:
+        return {**workload.regime, "values": "normal"}
     which = workload.regime.get("inputs", INPUTS[0])
     if which == INPUTS[0]:
         return workload.regime
@@ -615,6 +620,11 @@ class FillContext(InputTensors):
         """
         return self.shared_turn in ALIKE_TURNS
 
+    @property
+    def nearly_alike(self) -> bool:
+        """Whether the integers of each row are one number but for one: data, as above."""
+        return self.shared_turn == NEARLY_ALIKE_TURN
+
     def near_numbers(self, *, whole: bool) -> list[Scalar]:
         """The number that the regime asks for and those next to it."""
         return near_numbers(self.regime, whole=whole)
@@ -624,9 +634,12 @@ class FillContext(InputTensors):
         return None if indptr is None else self.on_host(indptr).diff()
 
 
-def with_all_alike(seed: int) -> int:
-    """A seed near to this one by which all integers of each input are one number."""
-    return seed - seed % TURNS + ALIKE_TURNS[0]
+def with_all_alike(seed: int, *, but_one: bool = False) -> int:
+    """A seed near to this one by which all integers of each input, or row, are one number.
+
+    Of each row all ``but_one``, where that is asked.
+    """
+    return seed - seed % TURNS + (NEARLY_ALIKE_TURN if but_one else ALIKE_TURNS[0])
 
 
 def _turn(name: str, definition: Definition, seed: int) -> int:

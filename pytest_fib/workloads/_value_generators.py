@@ -212,6 +212,17 @@ def _whole_numbers(tensor: torch.Tensor, context: FillContext, low: int, high: i
     _with_all_at_ends(tensor, context.turn, low, high)
     if context.all_alike and tensor.numel():
         tensor.fill_(tensor.view(-1)[context.turn % tensor.numel()].clone())
+    elif context.nearly_alike and tensor.numel() > 2 and tensor.dim():
+        _make_nearly_alike(tensor, context.turn)
+
+
+def _make_nearly_alike(tensor: torch.Tensor, turn: int) -> None:
+    """Make all numbers of each row one number but for one: of counts, one is far the largest."""
+    rows = tensor.view(-1, tensor.shape[-1])
+    place = turn % rows.shape[1]
+    alone = rows[:, place].clone()
+    rows[:] = rows[:, place - 1 : place] if place else rows[:, -1:]
+    rows[:, place] = alone
 
 
 def _put_alone(tensor: torch.Tensor, turn: int, low: int, high: int) -> None:
@@ -701,6 +712,8 @@ LABELS_BELOW_ZERO_TURNS = (2, 4)
 LONE_FLAG_TURN = 10
 #: The turn in which all integers of an input are 0, and those of others most likely not.
 NOTHING_TURN = 20
+#: The turn in which all integers of a row are one number but for one.
+NEARLY_ALIKE_TURN = 17
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: Rows of which one may be without the ends.

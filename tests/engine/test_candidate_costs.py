@@ -50,7 +50,7 @@ def test_where_an_interpreter_is_slow_smaller_workloads_are_tried_and_the_outcom
 def test_what_is_not_interpreted_may_take_longer_but_not_all_of_the_time(search):
     result = search(EACH, language="python")
     assert result.outcome.status.value == "PASSED"
-    assert result.tried == 8
+    assert result.tried == 11  # with three near the number in its source
     assert "left_out" not in result.outcome.correctness.extra
     slower = SLOW.format(slow="time.sleep(4e-4 * len(x))")
     result = search(slower, language="python", timeout=4.0)
@@ -60,7 +60,7 @@ def test_what_is_not_interpreted_may_take_longer_but_not_all_of_the_time(search)
 
 def test_what_somebody_asked_for_is_tried_however_slow_its_interpreter_is(search):
     result = search(EACH, listed=[20_000, 40_000], examples=1)
-    assert result.tried == 3
+    assert result.tried == 5  # with two near the numbers in its source
     assert "left_out" not in result.outcome.correctness.extra
 
 
@@ -74,7 +74,7 @@ def test_what_times_out_for_its_size_is_left_out(search):
     slow = SLOW.format(slow="time.sleep(600 if len(x) > 9000 else (len(x) > 4500) * 0.5)")
     result = search(slow, language="python", timeout=2.0)
     assert result.outcome.status.value == "PASSED"
-    assert result.outcome.correctness.extra["left_out"]["axes"]["n"] > 9000
+    assert result.outcome.correctness.extra["left_out"]["axes"]["n"] >= 9000
 
 
 @pytest.mark.thorough
@@ -83,4 +83,4 @@ def test_what_takes_an_interpreter_longer_than_expected_is_left_out(search):
     # The first check starts a process as well.
     result = search(slow, listed=[2, 1], timeout=4.0)
     assert result.outcome.status.value == "PASSED"
-    assert result.outcome.correctness.extra["left_out"]["axes"]["n"] >= 64
+    assert result.outcome.correctness.extra["left_out"]["axes"]["n"] > 2

@@ -1468,6 +1468,13 @@ def test_in_two_workloads_all_that_is_counted_is_alike_in_all_inputs():
     assert sum(alike) == 2
 
 
+def test_in_one_workload_all_integers_of_a_row_but_one_are_alike():
+    rule = {"kind": "integers", "min": -900, "max": 900}
+    made = _held("def run(x):\n    return x.sum(1)", {"x": (["n", "k"], "int32")}, {"x": rule})
+    most = [(each["x"] == each["x"].mode(1, keepdim=True).values).sum(1) for each in made]
+    assert [int(count.median()) for count in most].count(made[0]["x"].shape[1] - 1) == 1
+
+
 def test_bytes_are_grey_in_one_block_of_eight():
     inputs = {"x": (["n", "k", "k"], "uint8")}
     grey = set()
