@@ -128,8 +128,9 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
         right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
         yield "nan", _instead(f"NaN{where(output)}", right)
     rounded = expected.to(output.got.dtype).double()
-    if share(~rounded.isfinite() & got.isfinite()) >= MOST:
-        special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded.min()):g}"
+    lost = ~rounded.isfinite() & got.isfinite()
+    if share(lost) >= MOST:
+        special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded[lost].min()):g}"
         yield "lost special value", _instead(f"finite numbers{where(output)}", f"{special} is")
 
 

@@ -197,10 +197,10 @@ def _afresh(
     first = check_same_inputs(calls, definition, other, explain_until=explain_until)
     if first.passed:
         return third.qualified(THIRD_CALL_ONLY)
-    return first.noted(_of_third_call(other)).shown_by(other)
+    return first.noted(of_third_call(other)).shown_by(other)
 
 
-def _of_third_call(other: Workload) -> str:
+def of_third_call(other: Workload) -> str:
     """Whose elements the details list: those of a call with ``other`` values."""
     values = other.regime.get("values", "normal")
     return f"(of the third call, whose values are {values}, of seed {other.seed})"

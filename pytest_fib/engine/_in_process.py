@@ -26,7 +26,7 @@ from pytest_fib.engine._cheat_checks import (
     poison_outputs,
 )
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._correctness import check_same_inputs, check_third_call
+from pytest_fib.engine._correctness import check_same_inputs, check_third_call, of_third_call
 from pytest_fib.engine._output_checker import Expected, believed, yardstick_runs
 from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.sandbox import (
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 #: After one of so many workloads, a call of the same shapes on other values is checked.
 ASKED_AGAIN = 8
-#: That it failed: whether a first call would as well isn't known, as nothing is loaded afresh.
+#: That it failed, where what it gave before may be why.
 LATER_CALL = "on a second call of the same shapes with other values"
 #: Seconds of an evaluation, which nothing stops here: a request's default.
 TIMEOUT = 60.0
@@ -199,7 +199,31 @@ class FunctionChecker:
             later = passed
         if wrong := check_earlier_outputs(returned, stored, self._calling):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
-        return passed if later.passed else later.qualified(LATER_CALL)
+        return passed if later.passed else self._of_later_call(workload, later, explain_until)
+
+    def _of_later_call(
+        self, workload: Workload, later: Verdict, explain_until: float | None
+    ) -> Verdict:
+        """The verdict of a call on other values, or of first calls with these if they fail too.
+
+        Unlike items, nothing is loaded afresh here. What is remembered by shapes gives the workload
+        and other values the same, so the call before may be why. Raises EvaluationEnded.
+        """
+        other = with_other_values(self.definition, workload)
+        first = check_same_inputs(self, self.definition, other, explain_until=explain_until)
+        if first.passed or self._are_the_same(other, workload):
+            return later.qualified(LATER_CALL)
+        return first.noted(of_third_call(other)).shown_by(other)
+
+    def _are_the_same(self, *workloads: Workload) -> bool:
+        """Whether the function's outputs for these are the same, bit by bit."""
+        made = []
+        for workload in workloads:
+            self.make_inputs(workload)
+            (outputs,) = self.call_candidate(POISONS[:1])
+            made.append({name: value.clone() for name, value in outputs.items()})
+        one, other = made
+        return all(bits(one[name]).equal(bits(other[name])) for name in one)
 
     def _remember(self, result: Any, outputs: Outputs) -> None:
         """Keep a call's outputs, and note those in the memory of the last call's."""

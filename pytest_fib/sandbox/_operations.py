@@ -34,8 +34,11 @@ PRODUCTS = words("mm bmm addmm baddbmm addmv mv dot vdot")
 SUMS = words("""
     sum nansum mean cumsum logsumexp logcumsumexp var std var_mean std_mean norm linalg_vector_norm
     _softmax _log_softmax native_layer_norm native_group_norm _fused_rms_norm convolution index_add
-    scatter_add scatter_reduce
+    scatter_add scatter_reduce index_reduce segment_reduce
 """)
+#: What adds, multiplies or selects, as an argument says; the ways that select.
+_REDUCING = words("scatter_reduce index_reduce segment_reduce")
+_SELECTING = words("amax amin max min")
 #: What underflows to zeros that were ranked before; below that, float64 results are graded.
 _EXPONENTIALS, _FAINT = words("exp exp2 sigmoid _softmax"), 1e-290
 #: What was off may be this many times as far off as it was seen to be. That is before what is
@@ -77,9 +80,14 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """``add``, of all its overloads and in place as well."""
-        name: str = self.func.overloadpacket.__name__
-        return name.removesuffix("_")
+        """``add``, of all its overloads and in place as well.
+
+        What only selects is ``scatter_reduce amin``: unlike a sum, it has no errors of its own.
+        """
+        name: str = self.func.overloadpacket.__name__.removesuffix("_")
+        if name in _REDUCING and (how := self.argument("reduce")) in _SELECTING:
+            return f"{name} {how}"
+        return name
 
     def plain(self) -> Any:
         """The operation's result as it is."""

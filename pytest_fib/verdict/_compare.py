@@ -226,8 +226,9 @@ def _flat(comparison: OutputComparison) -> list[torch.Tensor]:
 def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
     """Which elements of an output are wrong, and the allowed error of each.
 
-    If only whole rows are wrong, their elements are marked. If only the output as a whole is wrong,
-    none is. This takes as much memory as the output, or several times that.
+    If only whole rows are wrong, those of their elements are marked that are off by half of what
+    is usual in the row, or more. If only the output as a whole is wrong, none is. This takes as
+    much memory as the output, or several times that.
     """
     got, bound, flat = comparison.got, comparison.bound, _flat(comparison)
     allowed = torch.zeros(got.numel(), dtype=_wide(got.dtype), device=got.device)
@@ -238,7 +239,9 @@ def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
         at = slice(start, start + rows.used.numel())
         alone, whole = rows.used > 1, rows.rows_used > 1
         together = together or bool((whole & ~alone.any(1)).any())
-        wrong[at], in_rows[at] = alone.view(-1), (alone | whole[:, None]).view(-1)
+        usual = rows.used.square().mean(1, keepdim=True).sqrt()
+        off = whole[:, None] & (rows.used >= usual / 2)
+        wrong[at], in_rows[at] = alone.view(-1), (alone | off).view(-1)
         allowed[at] = _allowed(rows.size, rows.scale, bound).mul_(rows.width).view(-1)
     if comparison.by_index:  # indices are equal or not
         allowed = allowed.new_zeros(got.numel())

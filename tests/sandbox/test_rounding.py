@@ -853,6 +853,21 @@ def test_a_sum_at_places_is_exact_only_if_all_of_its_terms_are_on_a_grid(add):
     assert not torch.equal(run_widened(add, [x, at], moved=1), run_widened(add, [x, at]))
 
 
+@pytest.mark.parametrize("how", ["amin", "amax"])
+@pytest.mark.parametrize("function", ["scatter_reduce", "scatter_reduce_", "index_reduce"])
+def test_what_selects_at_places_has_no_errors_of_its_own(function, how):
+    """So each extreme equals the element that it is, as of edges that lead to a node."""
+
+    def run(x, at):
+        offers = x / 3
+        best = getattr(x.new_zeros(4), function)(0, at, offers, how, include_self=False)
+        return offers == best[at]
+
+    x, at = torch.rand(300), torch.arange(300) % 3
+    for seed in (1, -1, 2, 3):
+        assert int(run_widened(run, [x, at], moved=seed).sum()) == 3
+
+
 def test_a_transposed_convolution_has_as_many_terms_as_channels():
     """Of 4,096 terms of 127 * 127, float32 holds no sum that is odd."""
     x, weight = torch.full((1, 4096, 8), 127.0), torch.full((4096, 1, 1), 127.0)
