@@ -19,6 +19,8 @@ from pytest_fib.workloads._intervals import is_whole
 if TYPE_CHECKING:
     from pytest_fib.data import Definition
 
+    #: A number, or an expression of axes.
+    Bound = int | float | str
     #: Computes an expression from the values of axes and inputs, by name.
     Compute = Callable[[Mapping[str, Any]], Any]
 
@@ -56,8 +58,21 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.UAdd: operator.pos,
     ast.Not: operator.not_,
 }
+
+
+def _of_all_elements(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that takes a tensor as all of its elements, of however many dimensions."""
+
+    def apply(*arguments: Any) -> Any:
+        method = getattr(arguments[0], name, None) if len(arguments) == 1 else None
+        return function(*arguments) if method is None else method()
+
+    return apply
+
+
 _BUILTINS: dict[str, Callable[..., Any]] = {
-    "min": min, "max": max, "abs": abs, "len": len, "int": int, "sum": sum, "all": all, "any": any,
+    "abs": abs, "len": len, "int": int,
+    **{each.__name__: _of_all_elements(each.__name__, each) for each in (min, max, sum, all, any)},
 }  # fmt: skip
 _METHODS = frozenset({"item", "max", "min", "sum", "numel", "size", "dim", "all", "any"})
 _SUPPORTED = (
@@ -150,6 +165,23 @@ class Constraint:
         one_less = " - 1" if isinstance(sign, ast.Lt | ast.Gt) else ""
         return tensor, f"{ast.unparse(bound)}{one_less}"
 
+    def relation(self) -> Relation | None:
+        """What it says of each element of tensors, if that is a comparison of sums; else None."""
+        match _of_each(self.tree):
+            case ast.Compare(left, [ast.LtE() | ast.Lt() as sign], [right]):
+                smaller, larger = left, right
+            case ast.Compare(left, [ast.GtE() | ast.Gt() as sign], [right]):
+                smaller, larger = right, left
+            case _:
+                return None
+        if not self.tensors:
+            return None
+        if (largest := _largest(smaller)) is not None:
+            smaller = ast.Name(largest, ast.Load())
+        if (least := _reduced("min", larger)) is not None:
+            larger = ast.Name(least, ast.Load())
+        return Relation(smaller, larger, isinstance(sign, ast.Lt | ast.Gt))
+
     def _axis_equal_to(self, tensor_of: Callable[[ast.expr], str | None]) -> tuple[str, str] | None:
         sides = _sides_of_equality(self.tree)
         for side, other in (sides, sides[::-1]) if sides else ():
@@ -157,6 +189,80 @@ class Constraint:
             if isinstance(side, ast.Name) and tensor is not None:
                 return tensor, side.id
         return None
+
+
+@dataclass(frozen=True)
+class Relation:
+    """That each element of one side is no larger than that of another, or smaller if ``strict``."""
+
+    smaller: ast.expr
+    larger: ast.expr
+    strict: bool
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """The names of both sides, if these are no more than names."""
+        match self.smaller, self.larger:
+            case ast.Name(one), ast.Name(other):
+                return one, other
+        return None
+
+    def bound_of(self, name: str) -> tuple[bool, ast.expr] | None:
+        """Whether what is added to and subtracted from a name is its least, and what that is.
+
+        None where the name isn't alone on its side but for such.
+        """
+        for sign, side, other in ((1, self.smaller, self.larger), (-1, self.larger, self.smaller)):
+            rest = _without(side, name)
+            if rest is not None:
+                bound = ast.BinOp(other, ast.Sub(), rest)
+                return sign < 0, ast.BinOp(bound, ast.Sub(), ast.Constant(sign * self.strict))
+        return None
+
+    def compute(self, bound: ast.expr, values: Mapping[str, Any]) -> Any:
+        """A bound from the values of axes and inputs."""
+        return _compiled(bound)(values)
+
+
+def _of_each(tree: ast.expr) -> ast.expr:
+    """What is said of each element by ``all(...)``, ``(...).all()`` or as it is."""
+    match tree:
+        case ast.Call(ast.Attribute(inner, "item"), []):
+            return _of_each(inner)
+        case ast.Call(ast.Name("all"), [inner]) | ast.Call(ast.Attribute(inner, "all"), []):
+            return _of_each(inner)
+    return tree
+
+
+def _without(side: ast.expr, name: str) -> ast.expr | None:
+    """What is added to a name on one side of a comparison, 0 if nothing is; None of others."""
+    match side:
+        case ast.Name(id=found) if found == name:
+            return ast.Constant(0)
+        case ast.BinOp(one, ast.Add() | ast.Sub() as sign, other):
+            rest = _without(one, name)
+            if rest is not None:
+                return None if name in _names(other) else ast.BinOp(rest, sign, other)
+            rest = _without(other, name) if isinstance(sign, ast.Add) else None
+            if rest is not None and name not in _names(one):
+                return ast.BinOp(one, ast.Add(), rest)
+    return None
+
+
+def bounds_of_elements(name: str, definition: Definition) -> tuple[Bound | None, Bound | None]:
+    """The least and the most of an input's elements that constraints state, made of axes alone."""
+    least: Bound | None = None
+    most: Bound | None = None
+    for text in constraints_on(name, definition):
+        for each in parse_all(text, definition):
+            relation = each.relation() if each.tensors == {name} else None
+            found = relation.bound_of(name) if relation else None
+            if found is None or name in _names(found[1]):
+                continue
+            is_least, tree = found
+            bound = ast.unparse(tree).replace(" - 0", "") if _names(tree) else _compiled(tree)({})
+            least, most = (bound, most) if is_least else (least, bound)
+    return least, most
 
 
 def constraints_on(name: str, definition: Definition) -> list[str]:

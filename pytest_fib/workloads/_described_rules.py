@@ -132,6 +132,8 @@ def _values(rule: kinds.Values, described: Described) -> InputRule:
     said = described.said
     if structure := _structure(described):
         return structure
+    if said.are_unit and described.spec.shape:
+        return kinds.L2Normalized()
     is_half_open = said.most is None and described.asks_for_0
     ends = None if is_half_open else described.from_to(WIDTH)
     if ends is None or any(isinstance(end, str) for end in ends) or ends[0] == ends[1]:
@@ -231,8 +233,12 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
 
 
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
-    """Distinct ones, or not, and none that isn't said to be there."""
+    """Distinct ones, or not, or in order; and none that isn't said to be there, or is padding."""
     said = described.said
+    if said.is_permutation and len(described.spec.shape or ()) == 1:
+        return kinds.Permutation()
+    if said.is_sorted and not (rule.unique or rule.sentinels):
+        return kinds.Sorted(min=0, max=more(rule.below, -1))
     changed: dict[str, Any] = {}
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
@@ -241,6 +247,10 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
         # An axis that is said is it, whatever else the index picks of once it is clamped.
         is_axis = isinstance(_known(below, sizes), str)
         changed["below"] = below if is_axis else _both("min", rule.below, below, sizes)
+    if said.padding is not None and rule.pad is None and str(rule.below) == said.padding:
+        changed["below"] = more(rule.below, 1)
+    if rule.pad is None and rule.sentinels is None and said.sentinels and not rule.unique:
+        changed["sentinels"] = list(said.sentinels)
     return rule.model_copy(update=changed)
 
 

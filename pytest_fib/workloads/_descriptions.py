@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, nan
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: A number, or an expression of axes such as ``vocab - 1``.
 Bound: TypeAlias = "int | float | str"
 
+#: Bits from which on a dtype holds the sizes of axes.
+BITS_OF_SIZES = 32
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
 _AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
@@ -90,8 +92,26 @@ _SORTED = re.compile(
 _DISTINCT = re.compile(
     rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
     rf"(?: in (?:a|each) row)?{_STOP}"
-    rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b",
+    rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b"
+    rf"|{_BEGIN}no two (?:\w+ )?(?:share|are the same|are equal)\b",
     re.I,
+)
+#: What each of a few numbers stands for: ``0 is labelled, 1 hidden, 2 visible``.
+_MEANING = re.compile(
+    r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?: ?[=:]| is| are| for| means)? "
+    r"(?!to\b|or\b|and\b|through\b|is\b|x\b)[A-Za-z]"
+)
+#: A number of its own, or a size, that stands for nothing: ``255 where it is ignored``.
+_NOTHING = r"(?:ignored?|missing|invalid|unused|padding)"
+_OTHER_SENTINEL = re.compile(
+    rf"{_BEGIN}(?:or )?(?P<sentinel>\d{{2,}}|[A-Za-z_]\w*) "
+    rf"(?:is {_NOTHING}|(?:where|for|if|marks|means) (?:it is |they are |there (?:is|are) )?"
+    rf"(?:{_NOTHING}|none|no|nothing|padded))\b"
+    rf"|\bpadded with (?P<pad>\d{{2,}}|[A-Za-z_]\w*)\b",
+    re.I,
+)
+_UNIT = re.compile(
+    r"\bunit (?:quaternions?|vectors?|length|norm)\b|\b(?:of|have|to) (?:length|norm) 1\b", re.I
 )
 #: What is beyond what counts, where it may be any; not what is in any order.
 _ANY_AFTER = re.compile(
@@ -117,7 +137,8 @@ class Said:
     ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
     where ``any_negative``; ``special`` are infinities and NaN. ``are_distinct`` is None where
     nothing is said of that. They have so many ``bits``, the sign among them if ``are_signed``.
-    ``are_any_after``: those that aren't used may be any.
+    ``are_any_after``: those that aren't used may be any. ``padding`` is a size that stands for
+    nothing, the first that is no index of its axis. Rows ``are_unit`` vectors.
     """
 
     least: Bound | None = None
@@ -136,12 +157,20 @@ class Said:
     bits: int | None = None
     are_signed: bool = False
     are_any_after: bool = False
+    padding: str | None = None
+    are_unit: bool = False
 
 
 def said(spec: TensorSpec, definition: Definition) -> Said:
     """What the description of one of a definition's inputs says of its numbers."""
     axes = frozenset(definition.axes)
-    return _said(spec.description or "", axes, whole=not spec.dtype.is_floating)
+    of_all = _said(spec.description or "", axes, whole=not spec.dtype.is_floating)
+    if spec.dtype.is_floating or spec.dtype.itemsize_bits >= BITS_OF_SIZES:
+        return of_all
+    last = int(spec.dtype.ends[1])
+    return replace(
+        of_all, most=f"min({of_all.most}, {last})" if isinstance(of_all.most, str) else of_all.most
+    )
 
 
 @cache
@@ -150,11 +179,15 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
     ends = _both_ends(description, axes) or _one_end(description, axes)
     if whole:
         ends = ends.whole()
-    choices, bits = _CHOICES.search(description), _BITS.search(description)
+    bits = _BITS.search(description)
     sentinel = _match(_SENTINEL, description)
     special = {value for value, form in _SPECIAL.items() if _match(form, description)}
     if _match(_INFINITIES, description):
         special |= {inf, -inf}
+    other = _match(_OTHER_SENTINEL, description)
+    nothing = (other["sentinel"] or other["pad"]) if other else ""
+    sentinels = [int(sentinel["or"] or sentinel["of"])] if sentinel else []
+    sentinels += [int(nothing)] if nothing.isdecimal() else []
     any_after = _match(_ANY_AFTER, description) and _AFTER.search(description)
     is_distinct = True if _match(_DISTINCT, description) else None
     return Said(
@@ -162,8 +195,8 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         most=ends.most,
         is_open=ends.is_open,
         is_below=ends.is_below,
-        choices=tuple(map(int, re.findall(r"-?\d+", choices["choices"]))) if choices else (),
-        sentinels=(int(sentinel["or"] or sentinel["of"]),) if sentinel else (),
+        choices=_choices(description),
+        sentinels=tuple(sentinels),
         any_negative=_ANY_NEGATIVE.search(description) is not None,
         has_zero=_ZERO.search(description) is not None,
         may_be_0=_MAY_BE_0.search(description) is not None,
@@ -174,7 +207,19 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         bits=int(bits["bits"]) if bits else None,
         are_signed=bits is not None and bits["signed"] is not None,
         are_any_after=any_after is not None,
+        padding=nothing if nothing in axes else None,
+        are_unit=_match(_UNIT, description) is not None,
     )
+
+
+def _choices(description: str) -> tuple[int, ...]:
+    """All the numbers that there are, if they are listed, or if it is said what each stands for."""
+    if listed := _CHOICES.search(description):
+        return tuple(map(int, re.findall(r"-?\d+", listed["choices"])))
+    meant = [int(number) for number in _MEANING.findall(description)]
+    first = meant[0] if meant else 0
+    is_whole = len(meant) > 2 and first < 2 and meant == [*range(first, first + len(meant))]
+    return tuple(meant) if is_whole else ()
 
 
 def _match(form: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -22,7 +22,7 @@ from pytest_fib.data import (
     TensorSpec,
     kinds,
 )
-from pytest_fib.workloads._constraints import constraints_on
+from pytest_fib.workloads._constraints import bounds_of_elements, constraints_on, parse_all
 from pytest_fib.workloads._described_rules import Described, of_description, within
 from pytest_fib.workloads._descriptions import Said, said
 from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
@@ -83,8 +83,21 @@ class Subject:
 
     @cached_property
     def said(self) -> Said:
-        """What its description says of its numbers."""
-        return said(self.spec, self.definition)
+        """What its description says of its numbers, or else constraints on each of them."""
+        described = said(self.spec, self.definition)
+        if self.spec.is_scalar:
+            return described
+        least, most = bounds_of_elements(self.name, self.definition)
+        return replace(
+            described,
+            least=least if described.least is None else described.least,
+            most=most if described.most is None else described.most,
+        )
+
+    @property
+    def source(self) -> str:
+        """Where what is ``said`` of it comes from, as an explanation says it."""
+        return "as its description says" if self.spec.description else "as constraints say"
 
     def axis(self, *names: str) -> str | None:
         """The first of these axes that the definition has; another of them is a doubt."""
@@ -164,7 +177,7 @@ def infer(subject: Subject) -> Inferred | None:
     if (rule := of_description(Described(subject.said, subject.spec))) is None:
         return None
     doubts = (f"up to {rule.max}",) if isinstance(rule, kinds.Integers) else ()
-    return Inferred(rule, "as its description says", doubts if subject.said.most is None else ())
+    return Inferred(rule, subject.source, doubts if subject.said.most is None else ())
 
 
 def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
@@ -177,9 +190,9 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
         return inferred
     is_certain = said.choices or None not in (said.least, said.most)
     if is_certain and rule.kind in ("integers", "uniform", "one_of"):
-        return Inferred(rule, "as its description says")  # all of it
+        return Inferred(rule, subject.source)  # all of it
     doubts = () if is_certain else inferred.doubts
-    return Inferred(rule, f"{inferred.says}, as its description says", doubts)
+    return Inferred(rule, f"{inferred.says}, {subject.source}", doubts)
 
 
 def _near(usual: float) -> Callable[[Subject], InputRule]:
@@ -751,10 +764,9 @@ def _counts(subject: Subject) -> InputRule | None:
 
     Or as a constraint says.
     """
-    bounds, stated = (
-        subject.bounds.get(subject.name),
-        constraints_on(subject.name, subject.definition),
-    )
+    bounds, definition = subject.bounds.get(subject.name), subject.definition
+    texts = constraints_on(subject.name, definition)
+    stated = [text for text in texts if not _are_pairs(text, definition)]
     if bounds and len(stated) == 1 and len(subject.spec.shape or ()) == 1:
         return _lengths_along(subject, bounds[0])
     if subject.spec.is_scalar:
@@ -764,6 +776,13 @@ def _counts(subject: Subject) -> InputRule | None:
         return None
     subject.doubts.append(f"none is negative, or above {POSITIONS}")
     return kinds.Integers(min=0, max=POSITIONS)
+
+
+def _are_pairs(text: str, definition: Definition) -> bool:
+    """Whether a constraint compares each element of an input with another's, and says no more."""
+    relations = [each.relation() for each in parse_all(text, definition)]
+    pairs = [relation.pair if relation else None for relation in relations]
+    return all(pair and {*pair} <= definition.inputs.keys() for pair in pairs)
 
 
 def _page_numbers(subject: Subject) -> InputRule | None:
@@ -1268,9 +1287,9 @@ RULES: tuple[Rule, ...] = (
     Rule("a soft cap", r"(.*_)?soft_?cap(ping)?|logits?_cap", _soft_cap, "floating", scalar=True),
     Rule("first local expert", "local_expert_offset", _expert_offset, "integer", scalar=True),
     Rule("DeepSeek's", "routed_scaling_factor", _near(2.5), "floating", scalar=True),
-    Rule("in (0, 1]", "top_p", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
+    Rule("in (0, 1]", "top_ps?", lambda s: kinds.Uniform(min=0.1), "floating", scalar=True),
     Rule("in [0, 1]", _CUTOFFS, lambda s: kinds.Uniform(ends=True), "floating", scalar=True),
-    Rule("up to the vocabulary", "top_k", _top_k, "integer", scalar=True),
+    Rule("up to the vocabulary", "top_ks?", _top_k, "integer", scalar=True),
     Rule("true or false", ".*", lambda s: kinds.Boolean(), "bool", scalar=True),
     Rule("a step, to whose power the reference raises", ".*", _exponent, "integer", scalar=True),
     Rule("a window of tokens", r"(.*_)?window(_.*)?", _window, "integer", scalar=True),
@@ -1348,8 +1367,8 @@ RULES: tuple[Rule, ...] = (
         _MOE,
     ),
     Rule("keeps them apart", r"rout(er|ing)_bias", _routing_bias, "floating", _MOE),
-    Rule("up to the vocabulary", "top_k", _top_k, "integer"),
-    Rule("in (0, 1]", "top_p", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
+    Rule("up to the vocabulary", "top_ks?", _top_k, "integer"),
+    Rule("in (0, 1]", "top_ps?", _of_rows(kinds.Uniform(min=0.1, ends=True)), "floating"),
     Rule("in [0, 1]", _CUTOFFS, _of_rows(kinds.Uniform(ends=True)), "floating"),
     Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", _uniforms, "floating"),
     Rule("around 1", "(inv_)?temp(erature)?s?", _of_each_row(_temperatures), "floating"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ DEPTH = 8
 _SAME = {"float", "double", "to", "long", "int", "clone", "contiguous", "type", "cpu"}
 _SOME = {"view", "reshape", "flatten", "unsqueeze", "squeeze", "expand", "expand_as"}
 _SOME |= {"item", "tolist", "unbind", "unfold", "as_tensor", "reversed"}
-_SOME |= {"gather", "index_select", "take_along_dim", "unique"}
+_SOME |= {"gather", "index_select", "take_along_dim", "unique", "repeat_interleave"}
 #: Methods after which an ``arange`` still has its places one after the other.
 _SHAPED = {"view", "reshape", "unsqueeze", "expand", "expand_as"}
 #: Those that change elements, or which is where, and keep the axes.
@@ -131,6 +132,8 @@ class Expressions:
         match node:
             case ast.Call(func=ast.Attribute(value=of, attr="unbind")):
                 return self._some(of)
+            case ast.Name():  # its rows, as of the two ends of each edge
+                return self._some(node)
         return None
 
     def _sizes(self, node: ast.expr) -> Axes:
@@ -496,6 +499,8 @@ class Expressions:
         match node:
             case ast.Attribute(value=value, attr="T"):
                 return (self._axes(value) or ())[::-1] or None
+            case ast.Call(func=ast.Attribute(attr="einsum"), args=[ast.Constant(str(how)), *parts]):
+                return self._axes_of_einsum(how, parts)
             case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
                 return self._axes(one) if attr in _ELEMENTWISE else None
             case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends, keywords=[]):
@@ -503,6 +508,20 @@ class Expressions:
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
         return None
+
+    def _axes_of_einsum(self, how: str, operands: Sequence[ast.expr]) -> Axes | None:
+        """The axes of the output of ``torch.einsum``, whose letters are those of its operands."""
+        letters, arrow, output = how.replace(" ", "").partition("->")
+        parts = letters.split(",")
+        if not arrow or "." in how or len(parts) != len(operands):
+            return None
+        known: dict[str, str] = {}
+        for letter, axis in chain.from_iterable(
+            zip(part, self._axes(operand) or (), strict=False)
+            for part, operand in zip(parts, operands, strict=True)
+        ):
+            known.setdefault(letter, axis)
+        return tuple(known.get(letter, OTHER) for letter in output)
 
     def _joined(self, axes: Axes | None, ends: Sequence[object]) -> Axes | None:
         """The axes where those from the first to the last of ``ends`` are one, of their product."""

@@ -996,6 +996,8 @@ class _Reader(ast.NodeVisitor):
                 self._picks_parts(tensor, dim, whole, 2**bits)
                 return
         name = self._expressions.integer(index)
+        for part in self._concatenated(index) if name is None else ():
+            self._picks_from(tensor, dim, part)
         if name is None:
             self._picks_in_range(tensor, dim, index)
             self._picks_behind(tensor, dim, index)
@@ -1028,6 +1030,16 @@ class _Reader(ast.NodeVisitor):
                 axis = None if name is None else self._expressions.axis(tensor, dim, name)
                 if name is not None and axis is not None and isinstance(more, int) and more > 0:
                     self._uses.behind[name] = axis, more
+
+    def _concatenated(self, index: ast.expr) -> Sequence[ast.expr]:
+        """What an index is joined of, as by ``torch.cat``; nothing of others."""
+        match self._expressions.value_of(index) or index:
+            case ast.Call(
+                func=ast.Attribute(attr="cat" | "concat"),
+                args=[ast.List(parts) | ast.Tuple(parts), *_],
+            ):
+                return parts
+        return ()
 
     def _moved_from(self, index: ast.expr, depth: int = DEPTH) -> ast.expr:
         """The calculation of which an index holds the numbers, wherever they are."""
@@ -1124,7 +1136,10 @@ class _Reader(ast.NodeVisitor):
     def _steps(self, base: ast.expr, exponent: ast.expr) -> set[str]:
         """The integers of a power that are steps: of 2 and more they are numbers of bits."""
         number, name = constant(base), self._expressions.integer(exponent)
-        steps = {name} if name and not (isinstance(number, int) and number > 1) else set()
+        if name and isinstance(number, int | float) and number > 1:
+            self._uses.shifts |= {name} if isinstance(number, float) else set()
+            return set()
+        steps = {name} if name else set()
         name = self._expressions.integer(base)
         return steps | ({name} if name and _STEP.fullmatch(name) else set())
 

@@ -189,9 +189,18 @@ def _pages_of(indptr: str, inputs: InputTensors) -> tuple[torch.Tensor, tuple[st
     return None
 
 
+def _held_below(
+    tensor: torch.Tensor, rule: kinds.Indices | kinds.Positions, context: FillContext
+) -> int:
+    """What numbers are below: no more than a dtype holds, as of one byte, unless all have to be."""
+    below, most = context.whole(rule.below), torch.iinfo(tensor.dtype).max + 1
+    is_once = isinstance(rule, kinds.Indices) and bool(rule.unique)
+    return below if is_once else min(below, most)
+
+
 def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) -> None:
     """A vector is one row."""
-    below, host = context.whole(rule.below), context.host_random
+    below, host = _held_below(tensor, rule, context), context.host_random
     rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
     drawn = torch.zeros((rows, n), dtype=torch.long)
     together = drawn.view(1, -1) if rule.unique == "everywhere" else drawn
@@ -369,7 +378,7 @@ def _block_table_masks(name: str, rule: kinds.BlockTable, inputs: InputTensors) 
 
 def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext) -> None:
     """Of a single position, any."""
-    below = context.whole(rule.below)
+    below = _held_below(tensor, rule, context)
     drawn = torch.randint(0, below, (tensor.numel(),), generator=context.host_random)
     ends = torch.tensor([below - 1, 0])
     if len(drawn) > 1:

@@ -34,6 +34,7 @@ from pytest_fib.data import (
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._plan import Plan, plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
+from pytest_fib.workloads._relations import relate
 from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS
 from pytest_fib.workloads._special_values import is_last_special
 
@@ -133,6 +134,7 @@ def fill_inputs(
         regime = _regime(name, planned, workload)
         _fill(name, inputs, planned, seed=seed, regime=regime, files=files or {}, before=before)
         before[name] = tensors[name]
+    relate(planned, sizes, workload, tensors)
     _refuse_broken(planned, sizes, workload, tensors)
 
 

@@ -361,3 +361,59 @@ def test_constraints_that_nothing_meets_are_an_error_of_their_file(scale, scale_
     result.stdout.fnmatch_lines(
         ["kernel_defs/toy/scale.yaml:3: axis 'n' (1 to 256): no value meets 'n >= 10' and 'n <= 5'"]
     )
+
+
+# What they say of each element.
+
+
+def each_of(*constraints, dtype="i32", axes="n k=5", count=24):
+    """Inputs of many workloads, of which ``low`` and ``high`` are 0 to 900."""
+    data = signature("op", axes, f"low[n,k]:{dtype} high[n,k]:{dtype}", "y[n]:f32", *constraints)
+    rule = {"kind": "integers", "min": 0, "max": 900}
+    definition = Definition.model_validate(
+        {**data, "workloads": {"inputs": {"low": rule, "high": rule}}}
+    )
+    for seed in range(count):
+        yield filled(definition, make_workload(definition, {"n": 40}, seed))
+
+
+@pytest.mark.parametrize("dtype", ["i32", "f32"])
+@pytest.mark.parametrize(
+    ("constraint", "holds"),
+    [
+        ("all(low <= high)", lambda low, high: low <= high),
+        ("(low <= high).all()", lambda low, high: low <= high),
+        ("low < high", lambda low, high: low < high),
+        ("(high > low).all().item()", lambda low, high: high > low),
+        ("all(low + high <= 1000)", lambda low, high: low + high <= 1000),
+        ("all(high - 3 >= low)", lambda low, high: high - 3 >= low),
+        ("high.max().item() <= 40 * n", lambda low, high: high <= 1600),
+        ("low.min() >= 0 and all(low <= high)", lambda low, high: (low >= 0) & (low <= high)),
+    ],
+)
+def test_elements_of_inputs_are_as_constraints_relate_them(constraint, holds, dtype):
+    if constraint == "low < high":  # equal ones of 0 may be less by one
+        constraint = "low - 1 < high"
+        holds = lambda low, high: low - 1 < high  # noqa: E731
+    made = [(each["low"], each["high"]) for each in each_of(constraint, dtype=dtype)]
+    assert all(bool(holds(low, high).all()) for low, high in made)
+    assert sum(bool((low != high).any()) for low, high in made) > len(made) / 2
+
+
+def test_two_limits_of_elements_hold_together():
+    made = each_of("all(low <= high)", "high.max().item() <= 300")
+    assert all(bool((each["low"] <= each["high"]).all()) for each in made)
+
+
+def test_what_no_element_can_meet_is_refused():
+    with pytest.raises(BrokenConstraintError, match=r"all\(low >= 1000 \+ high\)"):
+        next(each_of("all(low >= 1000 + high)", "all(low <= 900)"))
+
+
+def test_bounds_of_elements_make_the_rule_of_an_input():
+    data = signature(
+        "op", "n", "x[n]:f32 ipiv[n]:i32", "y[n]:f32", "all(ipiv >= 1)", "all(ipiv <= n)"
+    )
+    data["reference"] = "def run(x, ipiv):\n    return x[ipiv.long() - 1]\n"
+    planned = plan(Definition.model_validate(data))
+    assert str(planned.inferred["ipiv"]) == "as constraints say (integers, min 1, max n)"

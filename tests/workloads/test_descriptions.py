@@ -307,3 +307,56 @@ def test_a_description_may_say_that_numbers_of_no_page_are_after_the_pages(descr
         assert ((pages[used] >= 0) & (pages[used] < 20)).all()
         found |= {*pages[~used].tolist()}
     assert found == ({0, -1, 2**31 - 1, -(2**31)} if any_after else {0})
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("0 is act/360, 1 act/365, 2 act/365.25", "one_of, values [0, 1, 2]"),
+        ("Way of rounding: 1 down, 2 up, 3 even.", "one_of, values [1, 2, 3]"),
+        ("0: none, 1: linear, 2: cubic", "one_of, values [0, 1, 2]"),
+        ("2 rows, 3 columns, 4 planes", "0"),
+        ("Of 0 rows, 1 column and 5 planes", "0"),
+    ],
+)
+def test_each_of_a_few_numbers_may_stand_for_something(description, rule):
+    moved = "def run(x, which):\n    return x + which.roll(1)"
+    assert str(rule_of("which[n]:i32", description, moved)) == rule
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("Class, 0 to 8; 255 where it is ignored", "positions, sentinels [255], below 9"),
+        ("Class, 0 to 8; 99 for none", "positions, sentinels [99], below 9"),
+        ("Class, 0 to 8; padded with 77", "positions, sentinels [77], below 9"),
+        ("Class, 0 to 8; 64 rows for all", "integers, min 0, max 8"),
+    ],
+)
+def test_any_number_may_stand_for_nothing(description, rule):
+    assert str(rule_of("which[n]:i32", description)) == rule
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("A permutation of the rows.", "permutation"),
+        ("Rows, ascending.", "sorted, max n - 1"),
+        ("Rows; n where there is none", "indices, below n + 1, unique False"),
+        ("Rows, padded with n", "indices, below n + 1, unique False"),
+        ("Rows, n is padded to 8", "indices, below n, unique False"),
+        ("No two share a row.", "indices, below n"),
+    ],
+)
+def test_indices_are_what_the_description_says(description, rule):
+    assert str(rule_of("which[n]:i64", description, PICKS)) == rule
+
+
+def test_a_size_that_a_narrow_dtype_does_not_hold_is_no_bound():
+    made = rule_of("which[n]:u8", "0 to rows - 1")
+    assert str(made) == "integers, min 0, max min(rows - 1, 255)"
+
+
+def test_rows_may_be_unit_vectors():
+    for description in ("Unit quaternions", "Directions, of length 1"):
+        assert rule_of("which[n,classes]:f32", description).kind == "l2_normalized"

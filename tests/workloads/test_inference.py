@@ -1578,7 +1578,7 @@ def test_lengths_by_name_end_where_a_constraint_says():
     given["constraints"] = ["num_seen.max().item() <= seq"]
     given["constraints"] += ["num_seen.min().item() >= 2"]
     rule = plan(Definition.model_validate(given)).rules["num_seen"]
-    assert rule == rule_of({"kind": "integers", "min": 0, "max": 8192})
+    assert rule == rule_of({"kind": "integers", "min": 2, "max": "min(8192, seq)"})
 
 
 @pytest.mark.parametrize(
@@ -1591,6 +1591,28 @@ def test_positions_by_name_are_only_compared_and_calculated_with(result, is_know
     assert ("q_pos" not in made.unmade) is is_known
     if is_known:
         assert made.rules["q_pos"] == rule_of({"kind": "positions", "below": "4 * n"})
+
+
+@pytest.mark.parametrize(
+    ("reference", "below"),
+    [
+        ("    src, dst = which\n    return x[src] + x[dst]", "n"),
+        ("    at = torch.cat([which[0], which[1]])\n    return x[at]", "n"),
+        ("    return x[which[0].repeat_interleave(lens)]", "n"),
+        ('    y = torch.einsum("nd,rdo->rno", x, w)\n    return y[which[0]]', "r"),
+    ],
+)
+def test_indices_are_followed_through_what_moves_them(reference, below):
+    inputs = "x[n,d]:f32 w[r,d,o]:f32 which[two,e]:i64 lens[e]:i32"
+    data = signature("op", "n r e two=2 d=4 o=3", inputs, "y[n]:f32")
+    data["reference"] = f"import torch\ndef run(x, w, which, lens):\n{reference}\n"
+    rule = plan(Definition.model_validate(data)).rules["which"]
+    assert rule == rule_of({"kind": "indices", "below": below, "unique": False})
+
+
+def test_what_a_floating_power_of_2_is_of_is_a_number_of_bits():
+    made = _with_scalar("table[which] / 2.0 ** margin", "margin")
+    assert str(made.rules["margin"]) == "integers, min 0, max 15, ends True"
 
 
 def test_a_number_of_bits_is_no_step():
