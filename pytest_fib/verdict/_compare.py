@@ -226,26 +226,28 @@ def _flat(comparison: OutputComparison) -> list[torch.Tensor]:
 def marked(comparison: OutputComparison) -> tuple[torch.Tensor, torch.Tensor]:
     """Which elements of an output are wrong, and the allowed error of each.
 
-    If only whole rows are wrong, those of their elements are marked that are off by half of what
-    is usual in the row, or more. If only the output as a whole is wrong, none is. This takes as
-    much memory as the output, or several times that.
+    If only whole rows are wrong, their elements are marked; beside elements that are wrong alone,
+    those that are off by half of what is usual in the row, or more. If only the output as a whole
+    is wrong, none is. This takes as much memory as the output, or several times that.
     """
     got, bound, flat = comparison.got, comparison.bound, _flat(comparison)
     allowed = torch.zeros(got.numel(), dtype=_wide(got.dtype), device=got.device)
     wrong = torch.zeros(got.numel(), dtype=torch.bool, device=got.device)
-    in_rows, together = torch.zeros_like(wrong), False
+    in_rows, is_off, together = torch.zeros_like(wrong), torch.zeros_like(wrong), False
     for start, sides in _chunks(flat, row_length(got.shape)):
         rows, _ = _measured(bound, *sides)
         at = slice(start, start + rows.used.numel())
         alone, whole = rows.used > 1, rows.rows_used > 1
         together = together or bool((whole & ~alone.any(1)).any())
         usual = rows.used.square().mean(1, keepdim=True).sqrt()
-        off = whole[:, None] & (rows.used >= usual / 2)
-        wrong[at], in_rows[at] = alone.view(-1), (alone | off).view(-1)
+        is_off[at] = (whole[:, None] & (rows.used >= usual / 2)).view(-1)
+        wrong[at], in_rows[at] = alone.view(-1), (alone | whole[:, None]).view(-1)
         allowed[at] = _allowed(rows.size, rows.scale, bound).mul_(rows.width).view(-1)
     if comparison.by_index:  # indices are equal or not
         allowed = allowed.new_zeros(got.numel())
-    return (in_rows if together else wrong).view(got.shape), allowed.view(got.shape)
+    if together:
+        wrong = wrong | is_off if bool(wrong.any()) else in_rows
+    return wrong.view(got.shape), allowed.view(got.shape)
 
 
 @dataclass(frozen=True)

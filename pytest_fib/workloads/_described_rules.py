@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 WIDTH, WHOLE_WIDTH = 4.0, 8192
 #: The share of a range by which numbers stay off an end that is none of them, as bfloat16 has it.
 MARGIN = 2.0**-8
-#: Bits from which on a dtype holds the sizes of axes.
-LEAST_OF_SIZES = 32
 #: Positive numbers of which nothing else is said.
 POSITIVE = kinds.Scales(min=2**-4, max=4.0)
 
@@ -47,8 +45,6 @@ class Described:
         """
         first, last = self.spec.dtype.ends
         known = [number for number in numbers if not isinstance(number, str)]
-        if len(known) < len(numbers) and self.spec.dtype.itemsize_bits < LEAST_OF_SIZES:
-            return False
         if self.is_whole and any(number != int(number) for number in known):
             return False
         return sorted(known) == known and all(first <= number <= last for number in known)
@@ -192,6 +188,8 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
 
 def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bound:
     """The bound that is said, within another that is an expression of axes."""
+    if isinstance(said, str) and said.endswith(f", {bound})"):
+        return said  # what the dtype holds is in it
     one, other = (_known(x, sizes) for x in (bound, said))
     if one == other:
         return bound

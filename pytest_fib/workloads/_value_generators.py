@@ -712,8 +712,6 @@ LABELS_BELOW_ZERO_TURNS = (2, 4)
 LONE_FLAG_TURN = 10
 #: The turn in which all integers of an input are 0, and those of others most likely not.
 NOTHING_TURN = 20
-#: The turn in which all integers of a row are one number but for one.
-NEARLY_ALIKE_TURN = 17
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: Rows of which one may be without the ends.

@@ -88,7 +88,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "0..15", "integers, min 0, max 15"),
         ("which[n]:i32", "0 to 4, exclusive.", "integers, min 0, max 3"),
         ("which[n]:i32", "0 to n * n", NOTHING),
-        ("which[n]:i8", "0 to n", "integers, min -128, max 127"),
+        ("which[n]:i8", "0 to n", "integers, min 0, max min(n, 127)"),
         ("which[n]:i32", "Page table, [n, rows].", NOTHING),
         ("which[n]:i32", "One of 0, 1 and 2.", NOTHING),
         ("which[n]:i32", "Query, 2 to 4 heads", NOTHING),
