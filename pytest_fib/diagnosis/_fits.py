@@ -33,6 +33,8 @@ MANY = 32
 MOST_ROWS = 0.9
 #: The most that a fitted offset of integers may differ from a whole number.
 WHOLE = 1e-3
+#: Fewer integers are off by the same whole number by chance.
+LEAST_OFF = 4
 #: As a share of the elements that are wrong, others that are off as they are.
 AS_MANY = 0.25
 #: Offsets that are a smaller share of what is allowed are those of a few faint elements; smaller
@@ -154,7 +156,7 @@ def _one_number(
         abs(value) > FAINT * float(sample.bound.median())
         and (not place or _stands_out(output, value))
         if is_float
-        else abs(value - round(value)) < WHOLE
+        else len(sample.at) >= LEAST_OFF and abs(value - round(value)) < WHOLE
     ):
         off = f"{which}off by {output.digits(value, '+')}{place}"
         other = _another(output, failure, value, factor=False)

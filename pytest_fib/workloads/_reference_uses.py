@@ -899,8 +899,10 @@ class _Reader(ast.NodeVisitor):
         sides = _factors(node) if is_product else iter((node.left, node.right))
         tensors = [side for side in sides if self._expressions.has_tensor(side)]
         texts = [ast.unparse(each) for each in tensors]
+        are_given = all(self._expressions.floats(each) for each in tensors)
         for tensor, text in zip(tensors, texts, strict=True):
-            if texts.count(text) % 2 if is_product else len(tensors) == 1:  # else it is a square
+            is_alone = len(tensors) == 1 or are_given  # else one may be negative as the other is
+            if texts.count(text) % 2 if is_product else is_alone:  # else it is a square
                 yield tensor
 
     def _is_kept_from_zero(self, node: ast.expr, depth: int = DEPTH) -> bool:
