@@ -23,6 +23,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
@@ -366,10 +367,16 @@ def _without_our_frames(traceback: TracebackType | None) -> TracebackType | None
 
 def _numbers(function: Callable[..., Any]) -> list[float]:
     """The numbers in the source of a function, and of what it needs of its file's folder."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    while isinstance(function, partial):
+        function = function.func
+    called = function if hasattr(function, "__code__") else type(function).__call__
+    code = getattr(inspect.unwrap(called), "__code__", None)
     if code is None or not (file := Path(code.co_filename)).is_file():
         return []
-    sources = {str(path): text for path, text in local_files(file).items()}
+    try:
+        sources = {str(path): text for path, text in local_files(file).items()}
+    except (OSError, UnicodeDecodeError):  # of another encoding
+        return []
     return source_numbers(sources, str(file), code.co_name)
 
 

@@ -23,6 +23,8 @@ SEEDS = 1 << 16
 FEW, FEW_OF_EACH = 4, 40
 #: How many workloads are near each number: that itself, and what is next to it, by turns.
 NEAR_EACH = 3
+#: Of more numbers than that, as of tables, some are tried.
+MOST_NUMBERS = 100
 #: The largest number that two sizes are to have as their product.
 MOST_PRODUCT = 1 << 24
 
@@ -51,6 +53,7 @@ def workloads_at(
     tile come first, since of these each search has sizes.
     """
     random, planned = Random(seed), plan(definition)
+    numbers = sorted(random.sample([*numbers], min(len(numbers), MOST_NUMBERS)))
     made: dict[tuple[object, ...], Workload] = {}
     pick = partial(_pick, random)
     both = zip_longest(_sizes(planned, numbers, random), _values(numbers, random))

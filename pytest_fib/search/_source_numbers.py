@@ -20,6 +20,7 @@ Number: TypeAlias = "int | float"
 LEAST_WHOLE = 3
 #: Beyond these there is no size, and no integer of an input.
 MOST_BITS = 63
+MOST_DIGITS = 19
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -29,8 +30,10 @@ _OPERATORS = {
     ast.LShift: operator.lshift,
 }
 #: Comments and texts of C++, in which numbers mean nothing.
-_NO_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL)
-_SHIFTED = re.compile(r"(?<![\w.])(\d+)[uUlL]*\s*<<\s*(\d+)(?![\w.])")
+_NO_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<!\w)'(?:\\.|[^'\\\n])+'""", re.DOTALL
+)
+_SHIFTED = re.compile(r"(?<![\w.])(\d+)[uUlL]*\s*<<\s*(\d+)[uUlL]*(?![\w.])")
 _NUMBER = re.compile(
     r"(?<![\w.])(?:(0[xX][\da-fA-F']+)|((?:\d[\d']*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[uUlLfFzZ]*(?![\w.])"
 )
@@ -45,10 +48,19 @@ def source_numbers(sources: Mapping[str, str], file: str, symbol: str) -> list[N
     """
     if file.endswith(".py"):
         modules = {path: tree for path, text in sources.items() if (tree := _parsed(path, text))}
-        found = _of_python(modules, file, symbol)
+        found = _found_in(modules, file, symbol)
     else:
-        found = (number for text in sources.values() for number in _of_cpp(text))
-    return sorted({number for number in found if _is_telling(number)})
+        found = [number for text in sources.values() for number in _of_cpp(text)]
+    telling = sorted(filter(_is_telling, found), key=lambda n: (n, isinstance(n, int)))
+    return [*{number: number for number in telling}.values()]  # 192 rather than 192.0
+
+
+def _found_in(modules: Mapping[str, ast.Module], file: str, symbol: str) -> list[Number]:
+    """The numbers of Python code; none of code that is too deep to be read."""
+    try:
+        return [*_of_python(modules, file, symbol)]
+    except RecursionError:
+        return []
 
 
 def _is_telling(number: Number) -> bool:
@@ -80,7 +92,7 @@ def _of_python(modules: Mapping[str, ast.Module], file: str, symbol: str) -> Ite
     while unread:
         node = unread.pop()
         yield from _numbers_of(node)
-        for name in {*_names(node)} - seen:
+        for name in sorted({*_names(node)} - seen):
             seen.add(name)
             unread += by_name.get(name, ())
 
@@ -159,7 +171,7 @@ def _literals(found: Iterable[tuple[str, str]]) -> Iterator[Number]:
         digits = (hexadecimal or decimal).replace("'", "")
         if hexadecimal:
             yield int(digits, 16)
-        elif re.fullmatch(r"\d+", digits):
-            yield int(digits)
+        elif digits.isdecimal():
+            yield from [int(digits)] if len(digits) <= MOST_DIGITS else []
         else:
             yield float(digits)

@@ -208,15 +208,19 @@ class Relation:
         return None
 
     def bound_of(self, name: str) -> tuple[bool, ast.expr] | None:
-        """Whether what is added to and subtracted from a name is its least, and what that is.
+        """Whether what is beside a name, with that on the other side, is its least, and what it is.
 
-        None where the name isn't alone on its side but for such.
+        None where the name isn't alone on its side but for what is added or subtracted. Where the
+        relation is ``strict``, the name is never its bound.
         """
-        for sign, side, other in ((1, self.smaller, self.larger), (-1, self.larger, self.smaller)):
+        for is_least, side, other in (
+            (False, self.smaller, self.larger),
+            (True, self.larger, self.smaller),
+        ):
             rest = _without(side, name)
             if rest is not None:
-                bound = ast.BinOp(other, ast.Sub(), rest)
-                return sign < 0, ast.BinOp(bound, ast.Sub(), ast.Constant(sign * self.strict))
+                is_alone = isinstance(rest, ast.Constant)
+                return is_least, other if is_alone else ast.BinOp(other, ast.Sub(), rest)
         return None
 
     def compute(self, bound: ast.expr, values: Mapping[str, Any]) -> Any:
@@ -249,18 +253,23 @@ def _without(side: ast.expr, name: str) -> ast.expr | None:
     return None
 
 
-def bounds_of_elements(name: str, definition: Definition) -> tuple[Bound | None, Bound | None]:
-    """The least and the most of an input's elements that constraints state, made of axes alone."""
-    least: Bound | None = None
-    most: Bound | None = None
+def bounds_of_elements(
+    name: str, definition: Definition
+) -> tuple[tuple[Bound, bool] | None, tuple[Bound, bool] | None]:
+    """The least and the most of an input's elements that constraints state, made of axes alone.
+
+    With each, whether no element is that itself.
+    """
+    least: tuple[Bound, bool] | None = None
+    most: tuple[Bound, bool] | None = None
     for text in constraints_on(name, definition):
         for each in parse_all(text, definition):
             relation = each.relation() if each.tensors == {name} else None
             found = relation.bound_of(name) if relation else None
-            if found is None or name in _names(found[1]):
+            if relation is None or found is None or name in _names(found[1]):
                 continue
             is_least, tree = found
-            bound = ast.unparse(tree).replace(" - 0", "") if _names(tree) else _compiled(tree)({})
+            bound = ast.unparse(tree) if _names(tree) else _compiled(tree)({}), relation.strict
             least, most = (bound, most) if is_least else (least, bound)
     return least, most
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 WIDTH, WHOLE_WIDTH = 4.0, 8192
 #: The share of a range by which numbers stay off an end that is none of them, as bfloat16 has it.
 MARGIN = 2.0**-8
+#: And the share of the end itself: bfloat16 has none that are closer to it.
+SPACING = 2.0**-7
 #: Positive numbers of which nothing else is said.
 POSITIVE = kinds.Scales(min=2**-4, max=4.0)
 
@@ -25,7 +27,7 @@ class Described:
     """An input and what its description says.
 
     ``sizes`` are those of const axes. ``asks_for_0``: the reference compares it with 0.
-    ``is_guess``: its rule would do otherwise too.
+    ``is_guess``: its rule would do otherwise too. ``is_clamped``: to the size of an axis.
     """
 
     said: Said
@@ -33,6 +35,7 @@ class Described:
     sizes: Mapping[str, int] = field(default_factory=dict)
     asks_for_0: bool = False
     is_guess: bool = False
+    is_clamped: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -158,8 +161,8 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     if said.has_zero:
         low = min(0.0, low)
     margin = (high - low) * MARGIN
-    low += margin if said.is_open and low == least else 0
-    high -= margin if said.is_below and high == most else 0
+    low += max(margin, abs(low) * SPACING) if said.is_open and low == least else 0
+    high -= max(margin, abs(high) * SPACING) if said.is_below and high == most else 0
     is_same = (low, high) == (rule.min, rule.max) and not said.has_zero
     if is_same or not described.may_be(low, high):
         return rule
@@ -233,22 +236,23 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     """Distinct ones, or not, or in order; and none that isn't said to be there, or is padding."""
     said = described.said
-    if said.is_permutation and len(described.spec.shape or ()) == 1:
+    if said.is_permutation and [*(described.spec.shape or ())] == [rule.below]:
         return kinds.Permutation()
-    if said.is_sorted and not (rule.unique or rule.sentinels):
-        return kinds.Sorted(min=0, max=more(rule.below, -1))
     changed: dict[str, Any] = {}
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
     if said.least in (None, 0) and said.most is not None and described.may_be(0, said.most):
-        below, sizes = more(said.most, 1), described.sizes
-        # An axis that is said is it, whatever else the index picks of once it is clamped.
-        is_axis = isinstance(_known(below, sizes), str)
-        changed["below"] = below if is_axis else _both("min", rule.below, below, sizes)
+        below = more(said.most, 1)
+        # One that is clamped may be beyond the axis that it then picks of.
+        changed["below"] = (
+            below if described.is_clamped else _both("min", rule.below, below, described.sizes)
+        )
     if said.padding is not None and rule.pad is None and str(rule.below) == said.padding:
         changed["below"] = more(rule.below, 1)
     if rule.pad is None and rule.sentinels is None and said.sentinels and not rule.unique:
         changed["sentinels"] = list(said.sentinels)
+    if said.is_sorted and not (rule.unique or rule.sentinels or said.are_distinct):
+        return kinds.Sorted(min=0, max=more(changed.get("below", rule.below), -1))
     return rule.model_copy(update=changed)
 
 

@@ -98,8 +98,14 @@ _DISTINCT = re.compile(
 )
 #: What each of a few numbers stands for: ``0 is labelled, 1 hidden, 2 visible``.
 _MEANING = re.compile(
-    r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?: ?[=:]| is| are| for| means)? "
+    r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?P<verb> ?[=:]| is| are| for| means)? "
     r"(?!to\b|or\b|and\b|through\b|is\b|x\b)[A-Za-z]"
+)
+#: What numbers of other things are, or not all that there are.
+_NO_MEANING = re.compile(
+    r"\b(?:bits?|bytes?|nibbles?|pixels?|channels?|rows?|columns?|planes?|layers?|items?|inputs?"
+    r"|packed|more|others?|reserved|unused|so on)\b|\.\.\.",
+    re.I,
 )
 #: A number of its own, or a size, that stands for nothing: ``255 where it is ignored``.
 _NOTHING = r"(?:ignored?|missing|invalid|unused|padding)"
@@ -111,7 +117,9 @@ _OTHER_SENTINEL = re.compile(
     re.I,
 )
 _UNIT = re.compile(
-    r"\bunit (?:quaternions?|vectors?|length|norm)\b|\b(?:of|have|to) (?:length|norm) 1\b", re.I
+    rf"{_BEGIN}(?:an? |each |rows are )?(?:\w+ )?unit (?:quaternions?|vectors?){_STOP}"
+    rf"|{_BEGIN}(?:\w+ )?of (?:unit (?:length|norm)|(?:length|norm) 1){_STOP}",
+    re.I,
 )
 #: What is beyond what counts, where it may be any; not what is in any order.
 _ANY_AFTER = re.compile(
@@ -169,8 +177,16 @@ def said(spec: TensorSpec, definition: Definition) -> Said:
         return of_all
     last = int(spec.dtype.ends[1])
     return replace(
-        of_all, most=f"min({of_all.most}, {last})" if isinstance(of_all.most, str) else of_all.most
+        of_all,
+        least=_at_most(of_all.least, last),
+        most=_at_most(of_all.most, last),
+        sentinels=tuple(n for n in of_all.sentinels if spec.dtype.ends[0] <= n <= last),
     )
+
+
+def _at_most(bound: Bound | None, last: int) -> Bound | None:
+    """A bound that a size makes, but none beyond what a dtype holds."""
+    return f"min({bound}, {last})" if isinstance(bound, str) else bound
 
 
 @cache
@@ -195,7 +211,7 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         most=ends.most,
         is_open=ends.is_open,
         is_below=ends.is_below,
-        choices=_choices(description),
+        choices=_choices(description, is_alone=ends == _Ends(None, None) and not sentinels),
         sentinels=tuple(sentinels),
         any_negative=_ANY_NEGATIVE.search(description) is not None,
         has_zero=_ZERO.search(description) is not None,
@@ -212,21 +228,26 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
     )
 
 
-def _choices(description: str) -> tuple[int, ...]:
-    """All the numbers that there are, if they are listed, or if it is said what each stands for."""
+def _choices(description: str, *, is_alone: bool) -> tuple[int, ...]:
+    """All the numbers that there are, if they are listed.
+
+    Or if it is said what each stands for, and this ``is_alone``: there is no range or sentinel.
+    """
     if listed := _CHOICES.search(description):
         return tuple(map(int, re.findall(r"-?\d+", listed["choices"])))
-    meant = [int(number) for number in _MEANING.findall(description)]
+    found = [] if _NO_MEANING.search(description) else [*_MEANING.finditer(description)]
+    meant = [int(each[1]) for each in found]
     first = meant[0] if meant else 0
-    is_whole = len(meant) > 2 and first < 2 and meant == [*range(first, first + len(meant))]
-    return tuple(meant) if is_whole else ()
+    is_said = first == 0 or (first == 1 and all(each["verb"] for each in found))
+    is_whole = len(meant) > 2 and is_said and meant == [*range(first, first + len(meant))]
+    return tuple(meant) if is_whole and is_alone else ()
 
 
 def _match(form: re.Pattern[str], text: str) -> re.Match[str] | None:
     """The first place where a form is said, and not the opposite."""
     for match in form.finditer(text):
         begin = match.start() + len(match[0]) - len(match[0].lstrip(" .;,:("))
-        before = re.split(r"[.;:(]", text[:begin])[-1]
+        before = _NOT_NEGATIVE.sub("", re.split(r"[.;:(]", text[:begin])[-1])
         is_denied = not _CONDITION.search(match[0]) and _NEGATED.match(text, match.end())
         if not _NEGATION.search(before) and not is_denied:
             return match

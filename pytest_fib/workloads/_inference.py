@@ -24,7 +24,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.workloads._constraints import bounds_of_elements, constraints_on, parse_all
 from pytest_fib.workloads._described_rules import Described, of_description, within
-from pytest_fib.workloads._descriptions import Said, said
+from pytest_fib.workloads._descriptions import BITS_OF_SIZES, Bound, Said, more, said
 from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
@@ -85,14 +85,19 @@ class Subject:
     def said(self) -> Said:
         """What its description says of its numbers, or else constraints on each of them."""
         described = said(self.spec, self.definition)
-        if self.spec.is_scalar:
+        dtype = self.spec.dtype
+        is_small = dtype is DType.BOOL or (dtype.is_floating and dtype.itemsize_bits <= 8)
+        if self.spec.is_scalar or is_small:
             return described
         least, most = bounds_of_elements(self.name, self.definition)
-        return replace(
-            described,
-            least=least if described.least is None else described.least,
-            most=most if described.most is None else described.most,
-        )
+        whole = not dtype.is_floating
+        if least is not None and described.least is None and _is_held(least[0], dtype):
+            more_than = more(least[0], 1) if whole and least[1] else least[0]
+            described = replace(described, least=more_than, is_open=least[1] and not whole)
+        if most is not None and described.most is None and _is_held(most[0], dtype):
+            less_than = more(most[0], -1) if whole and most[1] else most[0]
+            described = replace(described, most=less_than, is_below=most[1] and not whole)
+        return described
 
     @property
     def source(self) -> str:
@@ -185,7 +190,9 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     said, sizes = subject.said, subject.definition.const_axes
     asks_for_0 = 0 in subject.uses.limits.get(subject.name, ())
     is_guess = bool(inferred.doubts)
-    rule = within(inferred.rule, Described(said, subject.spec, sizes, asks_for_0, is_guess))
+    is_clamped = subject.name in subject.uses.capped
+    described = Described(said, subject.spec, sizes, asks_for_0, is_guess, is_clamped)
+    rule = within(inferred.rule, described)
     if rule == inferred.rule:
         return inferred
     is_certain = said.choices or None not in (said.least, said.most)
@@ -776,6 +783,14 @@ def _counts(subject: Subject) -> InputRule | None:
         return None
     subject.doubts.append(f"none is negative, or above {POSITIONS}")
     return kinds.Integers(min=0, max=POSITIONS)
+
+
+def _is_held(bound: Bound, dtype: DType) -> bool:
+    """Whether a dtype holds a bound; a narrow one may not hold a size."""
+    first, last = dtype.ends
+    if isinstance(bound, str):
+        return dtype.itemsize_bits >= BITS_OF_SIZES
+    return first <= bound <= last
 
 
 def _are_pairs(text: str, definition: Definition) -> bool:

@@ -26,6 +26,7 @@ from pytest_fib.workloads._axes import OPEN_MAXIMUM, Domain, is_open, listed_dom
 from pytest_fib.workloads._constraints import (
     Constraint,
     ConstraintError,
+    constraints_on,
     parse,
     parse_all,
     parse_expression,
@@ -375,6 +376,8 @@ def special_values(
     a sum of exponentials is -inf, that of none, but no other of these. Beside a range there are
     those that the description names, of which none is below numbers that aren't negative.
     """
+    if constraints_on(name, definition):
+        return ()  # which NaN doesn't meet
     described = said(definition.inputs[name], definition).special
     if may_be_any(name, definition, rule):
         asked = {*uses.asked.get(name, ())}

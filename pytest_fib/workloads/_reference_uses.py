@@ -161,6 +161,8 @@ class ReferenceUses:
     sliced: set[str] = field(default_factory=set)
     #: Integers that the reference clamps to the size of an axis: they may be beyond it.
     beyond: dict[str, str] = field(default_factory=dict)
+    #: Those, and the ones that it clamps to the last place of an axis.
+    capped: set[str] = field(default_factory=set)
     #: Of axes: the whole numbers by which it divides their sizes.
     multiples: dict[str, set[int]] = field(default_factory=dict)
     #: Integers whose neighbours are subtracted from each other.
@@ -840,6 +842,10 @@ class _Reader(ast.NodeVisitor):
         axis = self._expressions.size(most[0]) if most else None
         if number is not None and isinstance(axis, str):
             self._uses.beyond.setdefault(number, axis)
+        match most[:1]:
+            case [ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant(value=1))]:
+                axis = self._expressions.size(left)
+        self._uses.capped |= {number} if number and isinstance(axis, str) else set()
 
     def _scalars(self, nodes: Sequence[ast.expr]) -> set[str]:
         """The inputs that are scalars among expressions."""

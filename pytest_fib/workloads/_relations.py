@@ -5,93 +5,143 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_fib.data import ScalarInput, Workload, kinds
-from pytest_fib.workloads._recorded import stored_inputs
+import torch
+
+from pytest_fib.data import InputRule, kinds
 
 if TYPE_CHECKING:
-    import torch
-
-    from pytest_fib.workloads._constraints import Relation
+    from pytest_fib.workloads._constraints import Constraint, Relation
     from pytest_fib.workloads._plan import Plan
+    from pytest_fib.workloads._tensors import InputTensors
 
 #: What may be changed element by element. Offsets, tables and routes are made as a whole.
 FREE = (
     kinds.Values, kinds.Normal, kinds.Uniform, kinds.Integers, kinds.Scales, kinds.SeqLens,
-    kinds.Positions, kinds.Labels,
+    kinds.Positions,
 )  # fmt: skip
-
-
 #: How often all constraints are gone through: what is done for one may break another.
 ATTEMPTS = 3
 
 
-def relate(
-    planned: Plan,
-    sizes: Mapping[str, int],
-    workload: Workload,
-    tensors: Mapping[str, torch.Tensor],
-) -> None:
+def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made: set[str]) -> None:
     """Change tensors in place so that they meet constraints on each of their elements.
 
-    Two that are compared change places where the smaller one is larger. Else one of those in a
-    constraint is made as small, or large, as the others ask for. What then is beyond its own rule
-    breaks a constraint still.
+    ``values`` has all axes and inputs by name, of which those in ``made`` may be changed. Two that
+    are made alike change places where the smaller one is larger. Else one of those in a constraint
+    is made as small, or large, as the others ask for. Elements stay within the rule of their input:
+    a constraint that asks for others stays broken.
     """
-    recorded = stored_inputs(planned.definition, workload)
-    scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
-    values: dict[str, Any] = {**sizes, **scalars, **tensors}
     free = [
         name
         for name in planned.fill
-        if name in tensors
-        and name not in recorded
-        and isinstance(planned.rules[name], FREE)
-        and _may_change(tensors[name])
+        if name in made and isinstance(planned.rules[name], FREE) and _may_change(values[name])
     ]
     stated = [(each, each.relation()) for each in planned.stated if each.tensors <= values.keys()]
     for attempt in range(ATTEMPTS):
         for constraint, relation in stated:
             names = [name for name in free if name in constraint.tensors]
-            if relation is None or not names or constraint.holds(values):
-                continue
-            if attempt == 0 and relation.pair and {*relation.pair} <= {*names}:
-                _order(*(tensors[name] for name in relation.pair), strict=relation.strict)
-            else:
-                _limit(relation, names, values)
+            if relation is not None and names and not constraint.holds(values):
+                _meet(constraint, relation, names, inputs, values, may_swap=attempt == 0)
 
 
 def _may_change(tensor: torch.Tensor) -> bool:
-    """Whether each element has memory of its own, and can be compared."""
+    """Whether each element has memory of its own, and can be compared and calculated with."""
     strides = zip(tensor.shape, tensor.stride(), strict=True)
     shared = any(step == 0 and n > 1 for n, step in strides)
-    return not shared and (tensor.element_size() > 1 or not tensor.is_floating_point())
+    is_small = tensor.element_size() == 1 and tensor.is_floating_point()
+    return not shared and not is_small and tensor.dtype is not torch.bool
 
 
-def _order(smaller: torch.Tensor, larger: torch.Tensor, *, strict: bool) -> None:
-    """Exchange elements that are in the wrong order; of equal ones, one is less where it has to."""
+def _meet(
+    constraint: Constraint,
+    relation: Relation,
+    free: list[str],
+    inputs: InputTensors,
+    values: Mapping[str, Any],
+    *,
+    may_swap: bool,
+) -> None:
+    """Order a pair that is made alike, or limit one input after the other as far as they may be."""
+    if may_swap and relation.pair and {*relation.pair} <= {*free}:
+        one, other = relation.pair
+        are_alike = inputs.rules[one] == inputs.rules[other]
+        if are_alike and _order(values[one], values[other]) and constraint.holds(values):
+            return
+    for name in free:
+        _limit(name, relation, inputs, values)
+
+
+def _order(smaller: torch.Tensor, larger: torch.Tensor) -> bool:
+    """Exchange elements that are in the wrong order, if these are of one shape and dtype."""
     if smaller.shape != larger.shape or smaller.dtype != larger.dtype:
-        return
+        return False
     low, high = smaller.minimum(larger), smaller.maximum(larger)
-    if strict and low.is_floating_point():
-        less = low.nextafter(low.new_tensor(float("-inf")))
-        low = low.where(low < high, less)
-    elif strict:
-        low = low - (low == high).to(low.dtype)
     smaller.copy_(low)
     larger.copy_(high)
+    return True
 
 
-def _limit(relation: Relation, free: list[str], values: Mapping[str, Any]) -> None:
-    """Clamp the first tensor that is alone on its side to what the constraint leaves for it."""
-    for name in free:
-        found = relation.bound_of(name)
-        if found is None:
-            continue
-        is_least, tree = found
-        tensor, bound = values[name], relation.compute(tree, values)
-        end = tensor.new_tensor(bound) if isinstance(bound, int | float) else bound.to(tensor.dtype)
-        if end.dim() <= tensor.dim():
-            limited = tensor.maximum(end) if is_least else tensor.minimum(end)
-            if limited.shape == tensor.shape:
-                tensor.copy_(limited)
+def _limit(name: str, relation: Relation, inputs: InputTensors, values: Mapping[str, Any]) -> None:
+    """Clamp those elements of an input that its rule allows to be what a constraint leaves."""
+    found = relation.bound_of(name)
+    if found is None:
         return
+    is_least, tree = found
+    tensor = values[name]
+    bound = torch.as_tensor(relation.compute(tree, values), device=tensor.device)
+    rule = inputs.rules[name]
+    is_whole = not tensor.is_floating_point() or isinstance(rule, kinds.Integers)
+    ends = _whole_end if is_whole else _end
+    end = ends(bound, tensor, is_least=is_least, strict=relation.strict)
+    limited = tensor.maximum(end) if is_least else tensor.minimum(end)
+    if limited.shape == tensor.shape:
+        # As far as the rule allows it: another input does the rest.
+        least, most = _range(rule, inputs)
+        if least is not None or most is not None:
+            limited = limited.clamp(least, most)
+        may = _is_step(limited, rule, inputs)
+        tensor.copy_(torch.where(may, limited, tensor))
+
+
+def _whole_end(
+    bound: torch.Tensor, tensor: torch.Tensor, *, is_least: bool, strict: bool
+) -> torch.Tensor:
+    """The least or the most whole number that a dtype has within a bound."""
+    whole = bound.double()
+    whole = whole.ceil() if is_least else whole.floor()
+    more = ((whole == bound) & strict).double()
+    whole = whole + more if is_least else whole - more
+    ends = torch.finfo(tensor.dtype) if tensor.is_floating_point() else torch.iinfo(tensor.dtype)
+    return whole.clamp(float(ends.min), float(ends.max)).to(tensor.dtype)
+
+
+def _end(
+    bound: torch.Tensor, tensor: torch.Tensor, *, is_least: bool, strict: bool
+) -> torch.Tensor:
+    """The least or the most that a dtype has within a bound, or beyond it if that is no number."""
+    end = bound.to(tensor.dtype)
+    inward = torch.full_like(end, torch.inf if is_least else -torch.inf)
+    is_beyond = end.double() < bound if is_least else end.double() > bound
+    is_beyond |= (end.double() == bound) & strict
+    return torch.where(is_beyond, end.nextafter(inward), end)
+
+
+def _range(rule: InputRule, inputs: InputTensors) -> tuple[float | None, float | None]:
+    """The ends of the numbers that a rule allows; None of what has none."""
+    match rule:
+        case kinds.Integers() | kinds.Uniform():
+            return inputs.number(rule.min), inputs.number(rule.max)
+        case kinds.Scales(signed=False):
+            return inputs.number(rule.min), None
+        case kinds.SeqLens():
+            return 0 if rule.allow_empty else 1, inputs.whole(rule.max)
+        case kinds.Positions():
+            return 0, inputs.whole(rule.below) - 1
+    return None, None
+
+
+def _is_step(values: torch.Tensor, rule: InputRule, inputs: InputTensors) -> torch.Tensor:
+    """Which numbers of its range a rule allows."""
+    if isinstance(rule, kinds.Integers):
+        return inputs.steps(rule).holds(values)
+    return torch.ones_like(values, dtype=torch.bool)

@@ -39,8 +39,9 @@ Source: TypeAlias = "float | tuple[str, torch.Tensor | float]"
 SHARE = 0.125
 #: The most whole numbers of steps, of either sign, that elements are put halfway between.
 HALVES = 8
-#: That where most are what they are compared with, as in one of so many workloads with any such.
-MOST, MOST_TURNS = 0.75, 4
+#: That where most are what they are compared with: in one of so many workloads that have any such,
+#: and which.
+MOST, MOST_TURNS, MOST_TURN = 0.75, 4, 3
 #: Of so many workloads, one is without them where values are normal; and one has integers that end
 #: at such a number.
 USUAL_TURNS, INTEGER_TURNS = 4, 3
@@ -417,8 +418,9 @@ def _are_places(name: str, context: FillContext) -> bool:
     if not axes or constraints_on(name, context.definition):
         return False
     if isinstance(rule, kinds.Integers):
-        return str(rule.max).replace(" ", "") == f"{axes[-1]}-1"
-    is_once = isinstance(rule, kinds.Indices) and rule.unique
+        is_from_0 = rule.step == 1 and not isinstance(rule.min, str) and rule.min <= 0
+        return is_from_0 and str(rule.max).replace(" ", "") == f"{axes[-1]}-1"
+    is_once = isinstance(rule, kinds.Indices) and (rule.unique or rule.pad is not None)
     is_below = isinstance(rule, kinds.Indices | kinds.Positions) and rule.below == axes[-1]
     return is_below and not is_once
 
@@ -459,12 +461,13 @@ def _put_edges(
     """Make some integers what they are compared with, or one less or more, if they may be that."""
     rule, number = context.rules[name], context.turn // INTEGER_TURNS
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
-    put.bernoulli_(MOST if number % MOST_TURNS == 3 else SHARE, generator=context.device_random)
+    are_most = number % MOST_TURNS == MOST_TURN
+    put.bernoulli_(MOST if are_most else SHARE, generator=context.device_random)
     put.view(-1)[context.turn % put.numel()] = True
     other, sign, size = edges[number % len(edges)]
     edge = _values_of((other, before[other]), name, put, context)
     values = (edge + sign * context.whole(size)).expand(int(put.sum())).clone()
-    if number % MOST_TURNS == 3:  # most are just that
+    if are_most:
         values[::8] -= 1
     values[context.turn % 3 :: 3] -= 1
     values[(context.turn + 1) % 3 :: 3] += 1

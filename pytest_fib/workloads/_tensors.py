@@ -34,7 +34,6 @@ from pytest_fib.data import (
 from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._plan import Plan, plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
-from pytest_fib.workloads._relations import relate
 from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS
 from pytest_fib.workloads._special_values import is_last_special
 
@@ -114,6 +113,8 @@ def fill_inputs(
     definition; what it lacks lies at those paths. Raises RecordedError for them, and
     BrokenConstraintError where the result breaks a constraint.
     """
+    from pytest_fib.workloads._relations import relate  # it imports torch
+
     planned, sizes = plan(definition), definition.axis_values(workload.axes)
     inputs = InputTensors(definition, planned.rules, sizes, tensors)
     any_bulk = any(rule.bulk for rule in planned.rules.values())
@@ -134,7 +135,9 @@ def fill_inputs(
         regime = _regime(name, planned, workload)
         _fill(name, inputs, planned, seed=seed, regime=regime, files=files or {}, before=before)
         before[name] = tensors[name]
-    relate(planned, sizes, workload, tensors)
+    recorded = stored_inputs(definition, workload)
+    scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
+    relate(planned, inputs, {**sizes, **scalars, **tensors}, tensors.keys() - recorded.keys())
     _refuse_broken(planned, sizes, workload, tensors)
 
 

@@ -30,7 +30,7 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Writing strength, 0 to 1.", "uniform, min 0, max 1, ends True"),
         ("Between -1.5 and 1.5", "uniform, min -1.5, max 1.5, ends True"),
         ("Values in [0, 8]", "uniform, min 0, max 8, ends True"),
-        ("A probability, in (0, 1).", "uniform, min 0.00390625, max 0.99609375, ends True"),
+        ("A probability, in (0, 1).", "uniform, min 0.00390625, max 0.9921875, ends True"),
         ("Share, 0 to 1, or -1 for none", "uniform, min 0, max 1, ends True"),
         ("1e-4 to 1e-2", "uniform, min 0.0001, max 0.01, ends True"),
         ("Logarithm of the decay, at most 0.", "uniform, min -4.0, max 0, ends True"),
@@ -313,7 +313,7 @@ def test_a_description_may_say_that_numbers_of_no_page_are_after_the_pages(descr
     ("description", "rule"),
     [
         ("0 is act/360, 1 act/365, 2 act/365.25", "one_of, values [0, 1, 2]"),
-        ("Way of rounding: 1 down, 2 up, 3 even.", "one_of, values [1, 2, 3]"),
+        ("Way of rounding: 1 for down, 2 for up, 3 for even.", "one_of, values [1, 2, 3]"),
         ("0: none, 1: linear, 2: cubic", "one_of, values [0, 1, 2]"),
         ("2 rows, 3 columns, 4 planes", "0"),
         ("Of 0 rows, 1 column and 5 planes", "0"),
