@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -64,6 +64,8 @@ def _of_all_elements(name: str, function: Callable[..., Any]) -> Callable[..., A
     """A function that takes a tensor as all of its elements, of however many dimensions."""
 
     def apply(*arguments: Any) -> Any:
+        if len(arguments) == 1 and isinstance(arguments[0], bool):
+            return arguments[0]  # of a chain of comparisons, which is of all elements
         method = getattr(arguments[0], name, None) if len(arguments) == 1 else None
         return function(*arguments) if method is None else method()
 
@@ -119,7 +121,7 @@ class Constraint:
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is met; ``values`` holds axes and inputs by name. Raises ConstraintError."""
         try:
-            return _is_true(self._compute(values))
+            return _is_true(self._compute(widened(values, self.tensors)))
         except ArithmeticError:  # a division by zero, a power without end
             return False
         except (TypeError, ValueError, LookupError, RuntimeError) as error:
@@ -225,7 +227,21 @@ class Relation:
 
     def compute(self, bound: ast.expr, values: Mapping[str, Any]) -> Any:
         """A bound from the values of axes and inputs."""
-        return _compiled(bound)(values)
+        return _compiled(bound)(widened(values, _names(bound)))
+
+
+def widened(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Values, of which narrow tensors of these names are wide enough to be calculated with."""
+    return {name: _wide(value) if name in names else value for name, value in values.items()}
+
+
+def _wide(value: Any) -> Any:
+    """A tensor of integers as int64, and one of 8-bit floats as float32; others as they are."""
+    if not hasattr(value, "element_size"):
+        return value
+    if value.is_floating_point():
+        return value.float() if value.element_size() == 1 else value
+    return value.long()
 
 
 def _of_each(tree: ast.expr) -> ast.expr:

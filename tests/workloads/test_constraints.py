@@ -417,3 +417,47 @@ def test_bounds_of_elements_make_the_rule_of_an_input():
     data["reference"] = "def run(x, ipiv):\n    return x[ipiv.long() - 1]\n"
     planned = plan(Definition.model_validate(data))
     assert str(planned.inferred["ipiv"]) == "as constraints say (integers, min 1, max n)"
+
+
+@pytest.mark.parametrize("dtype", ["u8", "fp8"])
+def test_narrow_dtypes_are_compared_as_numbers(dtype):
+    for constraint in ("all(low <= 300)", "all(0 - 500 <= low)", "all(-500 <= low < 600)"):
+        data = signature("op", "n", f"low[n]:{dtype}", "y[n]:f32", constraint)
+        data["workloads"] = {
+            "inputs": {"low": {"kind": "uniform" if dtype == "fp8" else "integers", "max": 7}}
+        }
+        definition = Definition.model_validate(data)
+        for seed in range(4):
+            made = filled(definition, make_workload(definition, {"n": 40}, seed))["low"]
+            assert float(made.float().max()) <= 7
+
+
+def test_related_inputs_stay_within_their_own_rules():
+    data = signature("op", "n", "low[n]:i32 high[n]:i32", "y[n]:f32", "all(low < high)")
+    rules = {
+        "low": {"kind": "integers", "min": 4, "max": 40, "step": 4},
+        "high": {"kind": "integers", "min": 0, "max": 60, "step": 5},
+    }
+    definition = Definition.model_validate({**data, "workloads": {"inputs": rules}})
+    for seed in range(24):
+        try:
+            made = filled(definition, make_workload(definition, {"n": 40}, seed))
+        except BrokenConstraintError:
+            continue
+        low, high = made["low"], made["high"]
+        assert bool(((low >= 4) & (low <= 40) & (low % 4 == 0)).all())
+        assert bool(((high >= 0) & (high <= 60) & (high % 5 == 0)).all())
+
+
+@pytest.mark.parametrize(
+    ("constraints", "rule"),
+    [
+        (["all(low > 0)"], "uniform, min 0.0"),
+        (["all(low >= 0)", "all(low < 1)"], "uniform, min 0, max 0.9"),
+        (["all(low > -1)", "all(low < 1)"], "uniform, min -0.99"),
+    ],
+)
+def test_open_ends_of_floats_are_left_out_by_little(constraints, rule):
+    data = signature("op", "n", "low[n]:f32", "y[n]:f32", *constraints)
+    made = plan(Definition.model_validate(data)).rules["low"]
+    assert str(made).startswith(rule) or made.kind == "scales"
