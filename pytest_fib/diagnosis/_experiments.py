@@ -235,9 +235,10 @@ def _holds(of_claim: OutputComparison, of_right: OutputComparison, *, whole: boo
     if whole and of_claim.matched_ratio < HELD:
         return False
     differ, wrong = (WrongOutput.of(each, None).wrong for each in (of_claim, of_right))
-    if whole and int(differ.sum()) > int(wrong.sum()) * (1 - NEARLY_ALL):
+    is_wrong = bool(wrong.any())
+    if whole and is_wrong and int(differ.sum()) > int(wrong.sum()) * (1 - NEARLY_ALL):
         return False
-    return not bool(wrong.any()) or share(~differ[wrong]) >= NEARLY_ALL
+    return not is_wrong or share(~differ[wrong]) >= NEARLY_ALL
 
 
 def holds_elsewhere(

@@ -53,9 +53,9 @@ ASKED_TURNS = 3
 QUIET_TURNS = 4
 #: Of so many workloads, one has a few different integers where some are put in order; how many.
 KEY_TURNS, FEW_KEYS = 4, 3
-#: The largest number of an implementation's source that floating tensors have, as outliers may be:
-#: others stand for infinity, and what is calculated with them overflows.
-MOST_NEAR = 1024
+#: The largest number of an implementation's source that floating tensors have: others stand for
+#: infinity, or are sizes, of whose exponentials differences are lost.
+MOST_NEAR = 8
 #: The turn in which all integers are 1.
 ONES_TURN = 10
 #: Of so many workloads, one has integers that each are the place before their own; which one.
