@@ -205,8 +205,8 @@ def holds_for_other_seeds(
 ) -> bool:
     """Whether a hypothesis holds for inputs of other seeds too, or nobody knows.
 
-    Of all outputs as a ``whole``, or of what is wrong then: of a few rows, or of values such as
-    NaN, much is so by chance. Of a part, only where something is wrong then.
+    Of the ``whole`` outputs, or of what is wrong then: of a few rows, or of values such as NaN,
+    much is so by chance. Of a part, only where something is wrong then.
     """
     if context.other_inputs is None or context.definition is None:
         return True
@@ -223,8 +223,7 @@ def holds_for_other_seeds(
         if claimed is None or expected is None:
             continue
         of_claim, of_right = ({each.name: each for each in side} for side in (claimed, expected))
-        names = of_right.keys() if whole else wrong
-        if not all(_holds(of_claim[name], of_right[name], whole=whole) for name in names):
+        if not all(_holds(of_claim[name], of_right[name], whole=whole) for name in wrong):
             return False
         is_seen |= not all(of_right[name].passed for name in wrong)
     return is_seen
