@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,8 @@ FREE = (
 )  # fmt: skip
 #: How often all constraints are gone through: what is done for one may break another.
 ATTEMPTS = 3
+#: Beyond these, not all whole numbers are floating ones of 64 bits.
+MOST_WHOLE = 2**53
 
 
 def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made: set[str]) -> None:
@@ -96,9 +98,9 @@ def _limit(name: str, relation: Relation, inputs: InputTensors, values: Mapping[
     limited = tensor.maximum(end) if is_least else tensor.minimum(end)
     if limited.shape == tensor.shape:
         # As far as the rule allows it: another input does the rest.
-        least, most = _range(rule, inputs)
-        if least is not None or most is not None:
-            limited = limited.clamp(least, most)
+        for least, most in _ranges(rule, inputs):
+            as_it_is = float if tensor.is_floating_point() else int
+            limited = limited.clamp(as_it_is(least), None if most is None else as_it_is(most))
         may = _is_step(limited, rule, inputs)
         tensor.copy_(torch.where(may, limited, tensor))
 
@@ -107,12 +109,17 @@ def _whole_end(
     bound: torch.Tensor, tensor: torch.Tensor, *, is_least: bool, strict: bool
 ) -> torch.Tensor:
     """The least or the most whole number that a dtype has within a bound."""
-    whole = bound.double()
-    whole = whole.ceil() if is_least else whole.floor()
-    more = ((whole == bound) & strict).double()
+    if bound.is_floating_point():
+        whole = bound.double().ceil() if is_least else bound.double().floor()
+        whole = whole.clamp(-MOST_WHOLE, MOST_WHOLE).long()
+    else:
+        whole = bound.long()
+    more = ((whole == bound) & strict).long()
     whole = whole + more if is_least else whole - more
-    ends = torch.finfo(tensor.dtype) if tensor.is_floating_point() else torch.iinfo(tensor.dtype)
-    return whole.clamp(float(ends.min), float(ends.max)).to(tensor.dtype)
+    if tensor.is_floating_point():
+        return whole.to(tensor.dtype)
+    ends = torch.iinfo(tensor.dtype)
+    return whole.clamp(ends.min, ends.max).to(tensor.dtype)
 
 
 def _end(
@@ -126,18 +133,17 @@ def _end(
     return torch.where(is_beyond, end.nextafter(inward), end)
 
 
-def _range(rule: InputRule, inputs: InputTensors) -> tuple[float | None, float | None]:
-    """The ends of the numbers that a rule allows; None of what has none."""
+def _ranges(rule: InputRule, inputs: InputTensors) -> Iterator[tuple[float, float | None]]:
+    """The least and the most number that a rule allows, if it has a range; None for no most."""
     match rule:
         case kinds.Integers() | kinds.Uniform():
-            return inputs.number(rule.min), inputs.number(rule.max)
+            yield inputs.number(rule.min), inputs.number(rule.max)
         case kinds.Scales(signed=False):
-            return inputs.number(rule.min), None
+            yield inputs.number(rule.min), None
         case kinds.SeqLens():
-            return 0 if rule.allow_empty else 1, inputs.whole(rule.max)
+            yield 0 if rule.allow_empty else 1, inputs.whole(rule.max)
         case kinds.Positions():
-            return 0, inputs.whole(rule.below) - 1
-    return None, None
+            yield 0, inputs.whole(rule.below) - 1
 
 
 def _is_step(values: torch.Tensor, rule: InputRule, inputs: InputTensors) -> torch.Tensor:

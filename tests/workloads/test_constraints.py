@@ -461,3 +461,16 @@ def test_open_ends_of_floats_are_left_out_by_little(constraints, rule):
     data = signature("op", "n", "low[n]:f32", "y[n]:f32", *constraints)
     made = plan(Definition.model_validate(data)).rules["low"]
     assert str(made).startswith(rule) or made.kind == "scales"
+
+
+def test_related_integers_are_exact_however_large():
+    data = signature("op", "n", "low[n]:i64 high[n]:i64", "y[n]:f32", "all(low + 1 <= high)")
+    rule = {"kind": "integers", "min": 2**53, "max": 2**53 + 900}
+    definition = Definition.model_validate(
+        {**data, "workloads": {"inputs": {"low": rule, "high": rule}}}
+    )
+    for seed in range(24):
+        made = filled(definition, make_workload(definition, {"n": 40}, seed))
+        assert bool((made["low"] < made["high"]).all())
+        assert int(made["low"].min()) >= 2**53
+        assert int(made["high"].max()) <= 2**53 + 900
