@@ -177,30 +177,32 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     expected = calls.cached(request.workload)
     previous = expected.outputs if expected else {}
     third = check_third_call(calls, *what, previous, explain_until=explain_until)
-    return verdict if third.passed else _afresh(calls, *what, third, explain_until)
+    if third.passed:
+        return verdict
+    calls.start_afresh()
+    third = third.qualified(THIRD_CALL_ONLY)
+    return later_call_alone(calls, *what, third, explain_until=explain_until)
 
 
-def _afresh(
-    calls: SandboxCalls,
+def later_call_alone(
+    calls: CallBackend,
     definition: Definition,
     workload: Workload,
-    third: Verdict,
+    later: Verdict,
+    *,
     explain_until: float | None,
+    needs_earlier: Callable[[Workload], bool] = lambda other: False,
 ) -> Verdict:
-    """The verdict of the third call, or of a first call with its values if that is wrong too.
+    """The verdict of first calls with the values of a ``later`` one that failed, if they fail too.
 
-    Only if that is right does the failure need the calls before it. Else the diagnosis is that of
-    a workload with its values, which anyone can test alone.
+    Else the failure needs the calls before it, or it does by what ``needs_earlier`` says of the
+    workload with these values: then it is that of the ``later`` call. The diagnosis of first calls
+    is that of a workload that anyone can test alone.
     """
     other = with_other_values(definition, workload)
-    calls.start_afresh()
     first = check_same_inputs(calls, definition, other, explain_until=explain_until)
-    if first.passed:
-        return third.qualified(THIRD_CALL_ONLY)
-    return first.noted(of_third_call(other)).shown_by(other)
-
-
-def of_third_call(other: Workload) -> str:
-    """Whose elements the details list: those of a call with ``other`` values."""
+    if first.passed or needs_earlier(other):
+        return later
     values = other.regime.get("values", "normal")
-    return f"(of the third call, whose values are {values}, of seed {other.seed})"
+    note = f"(of the third call, whose values are {values}, of seed {other.seed})"
+    return first.noted(note).shown_by(other)

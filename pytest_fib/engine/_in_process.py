@@ -26,7 +26,11 @@ from pytest_fib.engine._cheat_checks import (
     poison_outputs,
 )
 from pytest_fib.engine._context import EvaluationEnded, conclude
-from pytest_fib.engine._correctness import check_same_inputs, check_third_call, of_third_call
+from pytest_fib.engine._correctness import (
+    check_same_inputs,
+    check_third_call,
+    later_call_alone,
+)
 from pytest_fib.engine._output_checker import Expected, believed, yardstick_runs
 from pytest_fib.engine._reference_costs import ReferenceCosts, memory_of
 from pytest_fib.sandbox import (
@@ -66,7 +70,7 @@ if TYPE_CHECKING:
 
 #: After one of so many workloads, a call of the same shapes on other values is checked.
 ASKED_AGAIN = 8
-#: That it failed, where what it gave before may be why.
+#: The circumstance of such a failure, where the outputs of earlier calls may be the reason.
 LATER_CALL = "on a second call of the same shapes with other values"
 #: Seconds of an evaluation, which nothing stops here: a request's default.
 TIMEOUT = 60.0
@@ -199,21 +203,17 @@ class FunctionChecker:
             later = passed
         if wrong := check_earlier_outputs(returned, stored, self._calling):
             raise EvaluationEnded(Failed("RUNTIME_ERROR", wrong))
-        return passed if later.passed else self._of_later_call(workload, later, explain_until)
-
-    def _of_later_call(
-        self, workload: Workload, later: Verdict, explain_until: float | None
-    ) -> Verdict:
-        """The verdict of a call on other values, or of first calls with these if they fail too.
-
-        Unlike items, nothing is loaded afresh here. What is remembered by shapes gives the workload
-        and other values the same, so the call before may be why. Raises EvaluationEnded.
-        """
-        other = with_other_values(self.definition, workload)
-        first = check_same_inputs(self, self.definition, other, explain_until=explain_until)
-        if first.passed or self._are_the_same(other, workload):
-            return later.qualified(LATER_CALL)
-        return first.noted(of_third_call(other)).shown_by(other)
+        if later.passed:
+            return passed
+        # Nothing is loaded afresh here. What is remembered by shapes gives the same for both.
+        return later_call_alone(
+            self,
+            self.definition,
+            workload,
+            later.qualified(LATER_CALL),
+            explain_until=explain_until,
+            needs_earlier=lambda other: self._are_the_same(other, workload),
+        )
 
     def _are_the_same(self, *workloads: Workload) -> bool:
         """Whether the function's outputs for these are the same, bit by bit."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.data import NEAR, Definition, Workload
 from pytest_fib.search._deck import DECK_TILES
-from pytest_fib.workloads import USUAL_BYTES, Choice, Plan, make_workload, plan
+from pytest_fib.workloads import USUAL_BYTES, Choice, Domain, Plan, make_workload, plan
 
 if TYPE_CHECKING:
     from pytest_fib.search._source_numbers import Number
@@ -31,13 +31,13 @@ MOST_PRODUCT = 1 << 24
 
 @dataclass(frozen=True)
 class _Case:
-    """Sizes that some axes are to have, or a value that is to be near; other axes are ``few``.
+    """Sizes that some axes are to have, or a value that inputs are to be near.
 
-    That is up to so many sizes above their least.
+    Other axes are at most as many sizes above their least as ``steps_of_others`` says.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
-    few: int = 0
+    steps_of_others: int = 0
     near: Number | None = None
     seed: int = 0
 
@@ -73,10 +73,11 @@ def workloads_at(
 def _sizes(planned: Plan, numbers: Sequence[Number], random: Random) -> Iterator[_Case]:
     whole = [number for number in numbers if isinstance(number, int) and number > 0]
     axes = planned.independent
+    domains = {axis: planned.domain(axis, {}) for axis in axes}
     kinds = (
         [({axis: n + 1}, 0) for n in whole for axis in axes],
         [(dict.fromkeys(pair, n + 1), FEW) for n in whole for pair in combinations(axes, 2)],
-        [(sizes, FEW) for n in whole for sizes in _products(planned, n, random)],
+        [(sizes, FEW) for n in whole for sizes in _products(domains, n, random)],
         [({axis: n + 1}, FEW) for n in whole for axis in axes],
         [({axis: n}, few) for few in (0, FEW) for n in whole for axis in axes],
     )
@@ -95,19 +96,18 @@ def _is_at_tiles(case: _Case) -> bool:
     return all(size - 1 in DECK_TILES for size in case.sizes.values())
 
 
-def _products(planned: Plan, number: int, random: Random) -> Iterator[dict[str, int]]:
+def _products(
+    domains: Mapping[str, Domain], number: int, random: Random
+) -> Iterator[dict[str, int]]:
     """Two different sizes with that product, of any two axes that may have these."""
     if number > MOST_PRODUCT:
         return
     divisors = [n for n in range(2, isqrt(number) + 1) if number % n == 0 and n * n < number]
-    for pair in combinations(planned.independent, 2):
-        domains = [planned.domain(axis, {}) for axis in pair]
-        factors = [(n, number // n) for n in divisors] + [(number // n, n) for n in divisors]
-        fitting = [
-            both for both in factors if all(n in d for n, d in zip(both, domains, strict=True))
-        ]
+    factors = [(n, number // n) for n in divisors] + [(number // n, n) for n in divisors]
+    for one, other in combinations(domains, 2):
+        fitting = [(n, m) for n, m in factors if n in domains[one] and m in domains[other]]
         if fitting:
-            yield dict(zip(pair, random.choice(fitting), strict=True))
+            yield dict(zip((one, other), random.choice(fitting), strict=True))
 
 
 def _values(numbers: Sequence[Number], random: Random) -> Iterator[_Case]:
@@ -115,11 +115,11 @@ def _values(numbers: Sequence[Number], random: Random) -> Iterator[_Case]:
     first = {number: random.randrange(SEEDS - NEAR_EACH) for number in numbers}
     for turn in range(NEAR_EACH):
         for number in random.sample([*numbers], len(numbers)):
-            yield _Case(few=FEW_OF_EACH, near=number, seed=first[number] + turn)
+            yield _Case(steps_of_others=FEW_OF_EACH, near=number, seed=first[number] + turn)
 
 
 def _pick(random: Random, case: _Case, choice: Choice) -> int:
     if choice.axis in case.sizes:
         return choice.domain.nearest(min(case.sizes[choice.axis], choice.largest))
-    most = min(case.few, choice.affordable - 1)
+    most = min(case.steps_of_others, choice.affordable - 1)
     return choice.domain[random.randint(min(1, most), most)]

@@ -171,7 +171,7 @@ def _literals(found: Iterable[tuple[str, str]]) -> Iterator[Number]:
         digits = (hexadecimal or decimal).replace("'", "")
         if hexadecimal:
             yield int(digits, 16)
-        elif digits.isdecimal():
-            yield from [int(digits)] if len(digits) <= MOST_DIGITS else []
-        else:
+        elif not digits.isdecimal():
             yield float(digits)
+        elif len(digits) <= MOST_DIGITS:
+            yield int(digits)

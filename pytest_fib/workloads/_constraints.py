@@ -18,9 +18,8 @@ from pytest_fib.workloads._intervals import is_whole
 
 if TYPE_CHECKING:
     from pytest_fib.data import Definition
+    from pytest_fib.workloads._descriptions import Bound
 
-    #: A number, or an expression of axes.
-    Bound = int | float | str
     #: Computes an expression from the values of axes and inputs, by name.
     Compute = Callable[[Mapping[str, Any]], Any]
 
@@ -121,7 +120,7 @@ class Constraint:
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it is met; ``values`` holds axes and inputs by name. Raises ConstraintError."""
         try:
-            return _is_true(self._compute(widened(values, self.tensors)))
+            return _is_true(self._compute(_widened(values, self.tensors)))
         except ArithmeticError:  # a division by zero, a power without end
             return False
         except (TypeError, ValueError, LookupError, RuntimeError) as error:
@@ -149,13 +148,9 @@ class Constraint:
 
         The bound is a whole number made of axes, less what is added to the largest number.
         """
-        match self.tree:
-            case ast.Compare(left, [ast.LtE() | ast.Lt() as sign], [right]):
-                largest, bound = left, right
-            case ast.Compare(left, [ast.GtE() | ast.Gt() as sign], [right]):
-                largest, bound = right, left
-            case _:
-                return None
+        if (relation := _compared(self.tree)) is None:
+            return None
+        largest, bound = relation.smaller, relation.larger
         tensor = _largest(largest)
         match largest:
             case ast.BinOp(left=one, op=ast.Add(), right=other) if tensor is None:
@@ -164,25 +159,21 @@ class Constraint:
                 bound = ast.BinOp(bound, ast.Sub(), more)
         if tensor is None or _names(bound) & self.tensors or not is_whole(bound):
             return None
-        one_less = " - 1" if isinstance(sign, ast.Lt | ast.Gt) else ""
+        one_less = " - 1" if relation.strict else ""
         return tensor, f"{ast.unparse(bound)}{one_less}"
 
+    @cached_property
     def relation(self) -> Relation | None:
-        """What it says of each element of tensors, if that is a comparison of sums; else None."""
-        match _of_each(self.tree):
-            case ast.Compare(left, [ast.LtE() | ast.Lt() as sign], [right]):
-                smaller, larger = left, right
-            case ast.Compare(left, [ast.GtE() | ast.Gt() as sign], [right]):
-                smaller, larger = right, left
-            case _:
-                return None
-        if not self.tensors:
+        """What it says of each element of tensors, if that is a comparison; else None."""
+        relation = _compared(_of_each(self.tree)) if self.tensors else None
+        if relation is None:
             return None
-        if (largest := _largest(smaller)) is not None:
-            smaller = ast.Name(largest, ast.Load())
-        if (least := _reduced("min", larger)) is not None:
-            larger = ast.Name(least, ast.Load())
-        return Relation(smaller, larger, isinstance(sign, ast.Lt | ast.Gt))
+        largest, least = _largest(relation.smaller), _reduced("min", relation.larger)
+        return Relation(
+            relation.smaller if largest is None else ast.Name(largest, ast.Load()),
+            relation.larger if least is None else ast.Name(least, ast.Load()),
+            relation.strict,
+        )
 
     def _axis_equal_to(self, tensor_of: Callable[[ast.expr], str | None]) -> tuple[str, str] | None:
         sides = _sides_of_equality(self.tree)
@@ -210,10 +201,10 @@ class Relation:
         return None
 
     def bound_of(self, name: str) -> tuple[bool, ast.expr] | None:
-        """Whether what is beside a name, with that on the other side, is its least, and what it is.
+        """The bound that this sets on one name: whether it is a lower one, and its expression.
 
         None where the name isn't alone on its side but for what is added or subtracted. Where the
-        relation is ``strict``, the name is never its bound.
+        relation is ``strict``, the name may not equal its bound.
         """
         for is_least, side, other in (
             (False, self.smaller, self.larger),
@@ -227,10 +218,22 @@ class Relation:
 
     def compute(self, bound: ast.expr, values: Mapping[str, Any]) -> Any:
         """A bound from the values of axes and inputs."""
-        return _compiled(bound)(widened(values, _names(bound)))
+        return _compiled(bound)(_widened(values, _names(bound)))
 
 
-def widened(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def _compared(tree: ast.expr) -> Relation | None:
+    """Both sides of ``<``, ``<=``, ``>`` or ``>=``; None of anything else."""
+    match tree:
+        case ast.Compare(left, [ast.LtE() | ast.Lt() as sign], [right]):
+            smaller, larger = left, right
+        case ast.Compare(left, [ast.GtE() | ast.Gt() as sign], [right]):
+            smaller, larger = right, left
+        case _:
+            return None
+    return Relation(smaller, larger, isinstance(sign, ast.Lt | ast.Gt))
+
+
+def _widened(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Values, of which narrow tensors of these names are wide enough to be calculated with."""
     return {name: _wide(value) if name in names else value for name, value in values.items()}
 
@@ -274,13 +277,13 @@ def bounds_of_elements(
 ) -> tuple[tuple[Bound, bool] | None, tuple[Bound, bool] | None]:
     """The least and the most of an input's elements that constraints state, made of axes alone.
 
-    With each, whether no element is that itself.
+    With each, whether the comparison is strict.
     """
     least: tuple[Bound, bool] | None = None
     most: tuple[Bound, bool] | None = None
     for text in constraints_on(name, definition):
         for each in parse_all(text, definition):
-            relation = each.relation() if each.tensors == {name} else None
+            relation = each.relation if each.tensors == {name} else None
             found = relation.bound_of(name) if relation else None
             if relation is None or found is None or name in _names(found[1]):
                 continue

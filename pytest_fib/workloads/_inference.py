@@ -92,11 +92,13 @@ class Subject:
         least, most = bounds_of_elements(self.name, self.definition)
         whole = not dtype.is_floating
         if least is not None and described.least is None and _is_held(least[0], dtype):
-            more_than = more(least[0], 1) if whole and least[1] else least[0]
-            described = replace(described, least=more_than, is_open=least[1] and not whole)
+            bound, strict = least
+            bound = more(bound, 1) if whole and strict else bound
+            described = replace(described, least=bound, is_open=strict and not whole)
         if most is not None and described.most is None and _is_held(most[0], dtype):
-            less_than = more(most[0], -1) if whole and most[1] else most[0]
-            described = replace(described, most=less_than, is_below=most[1] and not whole)
+            bound, strict = most
+            bound = more(bound, -1) if whole and strict else bound
+            described = replace(described, most=bound, is_below=strict and not whole)
         return described
 
     @property
@@ -795,7 +797,7 @@ def _is_held(bound: Bound, dtype: DType) -> bool:
 
 def _are_pairs(text: str, definition: Definition) -> bool:
     """Whether a constraint compares each element of an input with another's, and says no more."""
-    relations = [each.relation() for each in parse_all(text, definition)]
+    relations = [each.relation for each in parse_all(text, definition)]
     pairs = [relation.pair if relation else None for relation in relations]
     return all(pair and {*pair} <= definition.inputs.keys() for pair in pairs)
 

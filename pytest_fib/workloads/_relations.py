@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_fib.data import InputRule, kinds
+from pytest_fib.data import kinds
 
 if TYPE_CHECKING:
     from pytest_fib.workloads._constraints import Constraint, Relation
@@ -33,16 +33,19 @@ def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made:
     is made as small, or large, as the others ask for. Elements stay within the rule of their input:
     a constraint that asks for others stays broken.
     """
+    known = [each for each in planned.stated if each.tensors <= values.keys()]
+    stated = [(each, each.relation) for each in known if each.relation]
+    if not stated:
+        return
     free = [
         name
         for name in planned.fill
         if name in made and isinstance(planned.rules[name], FREE) and _may_change(values[name])
     ]
-    stated = [(each, each.relation()) for each in planned.stated if each.tensors <= values.keys()]
     for attempt in range(ATTEMPTS):
         for constraint, relation in stated:
             names = [name for name in free if name in constraint.tensors]
-            if relation is not None and names and not constraint.holds(values):
+            if names and not constraint.holds(values):
                 _meet(constraint, relation, names, inputs, values, may_swap=attempt == 0)
 
 
@@ -93,16 +96,14 @@ def _limit(name: str, relation: Relation, inputs: InputTensors, values: Mapping[
     bound = torch.as_tensor(relation.compute(tree, values), device=tensor.device)
     rule = inputs.rules[name]
     is_whole = not tensor.is_floating_point() or isinstance(rule, kinds.Integers)
-    ends = _whole_end if is_whole else _end
-    end = ends(bound, tensor, is_least=is_least, strict=relation.strict)
+    end_of = _whole_end if is_whole else _end
+    end = end_of(bound, tensor, is_least=is_least, strict=relation.strict)
     limited = tensor.maximum(end) if is_least else tensor.minimum(end)
     if limited.shape == tensor.shape:
         # As far as the rule allows it: another input does the rest.
-        for least, most in _ranges(rule, inputs):
-            as_it_is = float if tensor.is_floating_point() else int
-            limited = limited.clamp(as_it_is(least), None if most is None else as_it_is(most))
-        may = _is_step(limited, rule, inputs)
-        tensor.copy_(torch.where(may, limited, tensor))
+        if ends := inputs.ends(rule):
+            limited = limited.clamp(*map(float if tensor.is_floating_point() else int, ends))
+        tensor.copy_(torch.where(inputs.allows(rule, limited), limited, tensor))
 
 
 def _whole_end(
@@ -131,23 +132,3 @@ def _end(
     is_beyond = end.double() < bound if is_least else end.double() > bound
     is_beyond |= (end.double() == bound) & strict
     return torch.where(is_beyond, end.nextafter(inward), end)
-
-
-def _ranges(rule: InputRule, inputs: InputTensors) -> Iterator[tuple[float, float | None]]:
-    """The least and the most number that a rule allows, if it has a range; None for no most."""
-    match rule:
-        case kinds.Integers() | kinds.Uniform():
-            yield inputs.number(rule.min), inputs.number(rule.max)
-        case kinds.Scales(signed=False):
-            yield inputs.number(rule.min), None
-        case kinds.SeqLens():
-            yield 0 if rule.allow_empty else 1, inputs.whole(rule.max)
-        case kinds.Positions():
-            yield 0, inputs.whole(rule.below) - 1
-
-
-def _is_step(values: torch.Tensor, rule: InputRule, inputs: InputTensors) -> torch.Tensor:
-    """Which numbers of its range a rule allows."""
-    if isinstance(rule, kinds.Integers):
-        return inputs.steps(rule).holds(values)
-    return torch.ones_like(values, dtype=torch.bool)

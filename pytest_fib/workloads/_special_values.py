@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, zip_longest
-from math import inf, nan
+from math import floor, inf, nan
+
+from pytest_fib.data import NEAR
 
 #: Cases of where special values are in a row, by value pattern. Any four that follow each other
 #: have NaN everywhere, or -inf everywhere, an infinity of either sign, and both; and NaN, or an
@@ -50,3 +52,17 @@ def is_last_special(values: str, turn: int) -> bool:
     """Whether a row's last element is special by itself, in this turn: not as one of a part."""
     cases = SPECIAL_VALUES.get(values)
     return cases is not None and "last" in cases[turn % len(cases)].values()
+
+
+def near_numbers(regime: Mapping[str, str], *, whole: bool) -> list[int | float]:
+    """The number that a regime asks for and those next to it; none where it asks for none.
+
+    Of ``whole`` ones one less and one more; of others three quarters and three halves of it.
+    """
+    if NEAR not in regime:
+        return []
+    number = float(regime[NEAR])
+    if not whole:
+        return [number, 0.75 * number, 1.5 * number]
+    exact = int(regime[NEAR]) if regime[NEAR].lstrip("-").isdigit() else floor(number)
+    return [exact, exact + 1, exact - 1]

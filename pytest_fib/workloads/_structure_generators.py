@@ -189,10 +189,13 @@ def _pages_of(indptr: str, inputs: InputTensors) -> tuple[torch.Tensor, tuple[st
     return None
 
 
-def _held_below(
+def _upper_bound(
     tensor: torch.Tensor, rule: kinds.Indices | kinds.Positions, context: FillContext
 ) -> int:
-    """What numbers are below: no more than a dtype holds, as of one byte, unless all have to be."""
+    """What all numbers are below: as the rule says, but no more than the dtype holds.
+
+    As it is where they are distinct: there have to be enough.
+    """
     below, most = context.whole(rule.below), torch.iinfo(tensor.dtype).max + 1
     is_once = isinstance(rule, kinds.Indices) and bool(rule.unique)
     return below if is_once else min(below, most)
@@ -200,7 +203,7 @@ def _held_below(
 
 def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) -> None:
     """A vector is one row."""
-    below, host = _held_below(tensor, rule, context), context.host_random
+    below, host = _upper_bound(tensor, rule, context), context.host_random
     rows, n = tensor.shape[:-1].numel(), tensor.shape[-1]
     drawn = torch.zeros((rows, n), dtype=torch.long)
     together = drawn.view(1, -1) if rule.unique == "everywhere" else drawn
@@ -378,7 +381,7 @@ def _block_table_masks(name: str, rule: kinds.BlockTable, inputs: InputTensors) 
 
 def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext) -> None:
     """Of a single position, any."""
-    below = _held_below(tensor, rule, context)
+    below = _upper_bound(tensor, rule, context)
     drawn = torch.randint(0, below, (tensor.numel(),), generator=context.host_random)
     ends = torch.tensor([below - 1, 0])
     if len(drawn) > 1:

@@ -25,7 +25,7 @@ from pytest_fib.workloads._plan import (
 )
 from pytest_fib.workloads._reference_uses import SORTING
 from pytest_fib.workloads._scalar_uses import UNDEFINED_AT_ZERO
-from pytest_fib.workloads._special_values import cases_of, is_lse
+from pytest_fib.workloads._special_values import cases_of, is_lse, near_numbers
 from pytest_fib.workloads._value_patterns import put_special_values
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _put_near(name: str, tensor: torch.Tensor, context: FillContext) -> None:
     Where it may be any number of a range, by its rule alone.
     """
     rule = context.rules[name]
-    near = context.near_numbers(whole=not tensor.is_floating_point())
+    near = near_numbers(context.regime, whole=not tensor.is_floating_point())
     if not near or not tensor.numel() or constraints_on(name, context.definition):
         return
     if tensor.is_floating_point():
@@ -162,7 +162,7 @@ def _put_near(name: str, tensor: torch.Tensor, context: FillContext) -> None:
         return
     limits = torch.iinfo(tensor.dtype)
     numbers = torch.tensor([n for n in near if limits.min <= n <= limits.max], dtype=torch.int64)
-    numbers = numbers[_holds(numbers, rule, context)]
+    numbers = numbers[context.allows(rule, numbers)]
     if len(numbers):
         put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
         put.bernoulli_(SHARE, generator=context.device_random)
@@ -287,7 +287,7 @@ def _put_agreeing(
         if isinstance(values, torch.Tensor) and is_alike and values.shape == tensor.shape:
             may = torch.rand(tensor.shape, generator=context.host_random) < AGREEING
             may = may.to(tensor.device)
-            may &= _holds(values, rule, context)
+            may &= context.allows(rule, values)
             tensor.copy_(torch.where(may, values.to(tensor.dtype), tensor))
             return
 
@@ -393,7 +393,7 @@ def _clamp(
     if not int(tensor.min()) < limit < int(tensor.max()):
         return
     number = int(limit)
-    if bool(_holds(torch.tensor(number), rule, context)):
+    if bool(context.allows(rule, torch.tensor(number))):
         tensor.clamp_(**{("max", "min")[end]: number})
 
 
@@ -408,7 +408,7 @@ def _make_alike(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> 
         which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
         tensor.copy_(few[which.to(tensor.device)])
     are_counts = isinstance(rule, kinds.Integers) and not rule.ends and tensor.element_size() > 1
-    if are_counts and context.turn == ONES_TURN and bool(_holds(torch.tensor(1), rule, context)):
+    if are_counts and context.turn == ONES_TURN and bool(context.allows(rule, torch.tensor(1))):
         tensor.fill_(1)
 
 
@@ -442,15 +442,6 @@ def _make_chains(tensor: torch.Tensor, context: FillContext) -> None:
     rows.copy_(torch.where(kept, rows, before.to(tensor.dtype)))
 
 
-def _holds(values: torch.Tensor, rule: InputRule, context: FillContext) -> torch.Tensor:
-    """Which of these numbers a rule's integers may be."""
-    if isinstance(rule, kinds.Integers):
-        return context.steps(rule).holds(values)
-    if isinstance(rule, kinds.Positions | kinds.Indices):
-        return (values >= 0) & (values < context.whole(rule.below))
-    return torch.ones_like(values, dtype=torch.bool)
-
-
 def _put_edges(
     tensor: torch.Tensor,
     edges: Sequence[tuple[str, int, int | str]],
@@ -471,7 +462,7 @@ def _put_edges(
         values[::8] -= 1
     values[context.turn % 3 :: 3] -= 1
     values[(context.turn + 1) % 3 :: 3] += 1
-    may = values.isfinite() & _holds(values, rule, context)
+    may = values.isfinite() & context.allows(rule, values)
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
 
 

@@ -35,7 +35,7 @@ from pytest_fib.workloads._constraints import parse_expression
 from pytest_fib.workloads._plan import Plan, plan
 from pytest_fib.workloads._recorded import read_tensor, stored_inputs
 from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS
-from pytest_fib.workloads._special_values import is_last_special
+from pytest_fib.workloads._special_values import is_last_special, near_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -135,10 +135,11 @@ def fill_inputs(
         regime = _regime(name, planned, workload)
         _fill(name, inputs, planned, seed=seed, regime=regime, files=files or {}, before=before)
         before[name] = tensors[name]
-    recorded = stored_inputs(definition, workload)
     scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
-    relate(planned, inputs, {**sizes, **scalars, **tensors}, tensors.keys() - recorded.keys())
-    _refuse_broken(planned, sizes, workload, tensors)
+    values = {**scalars, **tensors}
+    made = tensors.keys() - stored_inputs(definition, workload).keys()
+    relate(planned, inputs, {**sizes, **values}, made)
+    _refuse_broken(planned, sizes, workload, values)
 
 
 def why_broken(definition: Definition, workload: Workload, root: Path | None = None) -> str | None:
@@ -266,11 +267,10 @@ def _refuse_broken(
     planned: Plan,
     sizes: Mapping[str, int],
     workload: Workload,
-    tensors: Mapping[str, torch.Tensor],
+    values: Mapping[str, torch.Tensor | Scalar],
 ) -> None:
     """Check every constraint on the finished workload, whatever was done to meet it."""
-    scalars = {n: v.value for n, v in workload.inputs.items() if isinstance(v, ScalarInput)}
-    broken = planned.broken(sizes, {**scalars, **tensors})
+    broken = planned.broken(sizes, values)
     if broken is not None:
         stored = any(isinstance(given, SafetensorsInput) for given in workload.inputs.values())
         what = "recorded" if stored else "made"
@@ -421,20 +421,6 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     return float(number) if floating else int(number)
 
 
-def near_numbers(regime: Mapping[str, str], *, whole: bool) -> list[Scalar]:
-    """The number that a regime asks for and those next to it; none where it asks for none.
-
-    Of ``whole`` ones one less and one more; of others three quarters and three halves of it.
-    """
-    if NEAR not in regime:
-        return []
-    number = float(regime[NEAR])
-    if not whole:
-        return [number, 0.75 * number, 1.5 * number]
-    exact = int(regime[NEAR]) if regime[NEAR].lstrip("-").isdigit() else math.floor(number)
-    return [exact, exact + 1, exact - 1]
-
-
 def _scalars_near(inputs: InputTensors, workload: Workload) -> dict[str, Scalar]:
     """Those scalars that may be the number that a regime asks for, or next to it; each by turns."""
     found: dict[str, Scalar] = {}
@@ -451,14 +437,12 @@ def _scalars_near(inputs: InputTensors, workload: Workload) -> dict[str, Scalar]
 
 
 def _may_be(number: float, rule: InputRule, inputs: InputTensors) -> bool:
-    """Whether a number is in the range of a rule that has one, and of a step of it."""
-    if isinstance(rule, kinds.Uniform):
-        return inputs.number(rule.min) <= number <= inputs.number(rule.max)
-    if not isinstance(rule, kinds.Integers):
+    """Whether a scalar by a rule that has a range may be a number: it is in that, and a step."""
+    ends = inputs.ends(rule) if isinstance(rule, kinds.Uniform | kinds.Integers) else None
+    if ends is None or not ends[0] <= number <= ends[1]:
         return False
-    steps = inputs.steps(rule)
-    n, rest = divmod(number - steps.base, steps.size)
-    return rest == 0 and steps.ends[0] <= n <= steps.ends[1]
+    steps = inputs.steps(rule) if isinstance(rule, kinds.Integers) else None
+    return steps is None or (number - steps.base) % steps.size == 0
 
 
 def _any_float(low: float, high: float, source: random.Random) -> float:
@@ -580,6 +564,26 @@ class InputTensors:
         """The numbers that a rule allows."""
         return Steps.between(*(self.number(each) for each in (rule.min, rule.max, rule.step)))
 
+    def ends(self, rule: InputRule) -> tuple[float, float] | None:
+        """The least and the most number that a rule allows; None of what has no range."""
+        match rule:
+            case kinds.Integers() | kinds.Uniform():
+                return self.number(rule.min), self.number(rule.max)
+            case kinds.Scales(signed=False):
+                return self.number(rule.min), math.inf
+            case kinds.SeqLens():
+                return 0 if rule.allow_empty else 1, self.whole(rule.max)
+            case kinds.Positions() | kinds.Indices():
+                return 0, self.whole(rule.below) - 1
+        return None
+
+    def allows(self, rule: InputRule, values: torch.Tensor) -> torch.Tensor:
+        """Which of these numbers a rule allows: all, where it has no range."""
+        if isinstance(rule, kinds.Integers):
+            return self.steps(rule).holds(values)
+        least, most = self.ends(rule) or (-math.inf, math.inf)
+        return (values >= least) & (values <= most)
+
     def axes(self, name: str) -> tuple[str, ...]:
         return tuple(self.definition.inputs[name].shape or ())
 
@@ -629,10 +633,6 @@ class FillContext(InputTensors):
     def nearly_alike(self) -> bool:
         """Whether the integers of each row are one number but for one: data, as above."""
         return self.shared_turn == NEARLY_ALIKE_TURN
-
-    def near_numbers(self, *, whole: bool) -> list[Scalar]:
-        """The number that the regime asks for and those next to it."""
-        return near_numbers(self.regime, whole=whole)
 
     def lengths_of(self, indptr: str | None) -> torch.Tensor | None:
         """Sequence lengths from an indptr, on the host."""

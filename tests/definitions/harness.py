@@ -36,8 +36,8 @@ def names(glob: str) -> list[str]:
     return matching
 
 
-def found(definition, count, max_bytes, listed=(), seed=0):
-    """The listed workloads, and so many drawn ones."""
+def found(definition, count, max_bytes, listed=(), seed=0, numbers=()):
+    """The listed workloads, so many drawn ones, and those at ``numbers``."""
     workloads: list[Any] = []
     search(
         definition,
@@ -48,6 +48,7 @@ def found(definition, count, max_bytes, listed=(), seed=0):
         examples=count,
         seed=seed,
         max_bytes=max_bytes,
+        numbers=numbers,
     )
     assert len(workloads) >= count
     return workloads

@@ -6,19 +6,11 @@ import torch
 from pytest_fib.data import Definition
 from pytest_fib.search import search
 from pytest_fib.workloads import make_inputs, make_workload, parse_workload
+from tests.definitions.harness import found
 
 
 def drawn(definition, numbers, examples=25):
-    tried = []
-    search(
-        definition,
-        tried.append,
-        failed=bool,
-        closeness=lambda outcome: 0.0,
-        numbers=numbers,
-        examples=examples,
-    )
-    return tried
+    return found(definition, examples, 1 << 28, numbers=numbers)
 
 
 def test_each_axis_has_one_more_than_a_number_while_the_others_are_least(define):
