@@ -287,13 +287,15 @@ class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="
     """Numbers that never fall along the last dimension, as those among which others are searched.
 
     From `min` (0) to `max`; without that by the value pattern, or whole ones up to 100 in an
-    integer tensor.
+    integer tensor. With `unique` no two of a row are equal, as far as the dtype tells them apart;
+    without `max` they go up to the length of a row then, or whole ones on to 100 beyond it.
     """
 
     kind: Literal["sorted"] = "sorted"
     always_shown: ClassVar[frozenset[str]] = frozenset()
     min: Annotated[Number, Held()] = 0
     max: Annotated[OptionalNumber, Held(), Limit(">=", "min")] = None
+    unique: Flag = False
 
     @model_validator(mode="after")
     def _both_ends(self) -> "Sorted":

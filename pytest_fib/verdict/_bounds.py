@@ -19,8 +19,9 @@ attention's weights before they are multiplied by the values) another quarter. I
 accumulation itself shows, as sqrt(K) random roundings (Higham, section 2.8), so ``c`` is larger.
 
 **Rows.** Let ``f`` be the fraction of its bound that an element uses. The root mean square of ``f``
-over a row stays below ``r``. In the narrow dtypes rounding alone, uniform in half a step, takes 0.1
-on average and at most 1 / (2 c).
+over a row of ``n`` stays below ``r``; in float32 and float64 below ``sqrt(((n - 1) r^2 + 1) / n)``,
+since in a few sums one may be off by all that it may. In the narrow dtypes rounding alone, uniform
+in half a step, takes 0.1 on average and at most 1 / (2 c).
 
 **Bias: one scale and offset.** Rounding has no direction. Over many elements, ``got = (1 + a) y +
 b s`` is fitted by least squares, weighted by the elements' bounds; ``|a|`` and ``|b|`` stay below

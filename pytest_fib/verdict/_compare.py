@@ -482,8 +482,12 @@ def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
     """The root mean square of each row's used fractions, over its limit."""
     if bound.rows is None:
         return used.new_zeros(len(used))
+    count = used.shape[1]
+    limit = math.sqrt(count) * bound.rows
+    if bound.bias is None:  # luck decides how far off sums are: one may use all of its bound
+        limit = math.hypot(math.sqrt(count - 1) * bound.rows, 1.0)
     norm: torch.Tensor = torch.linalg.vector_norm(used, dim=1)
-    return norm.div_(math.sqrt(used.shape[1]) * bound.rows)
+    return norm.div_(limit)
 
 
 def _widened(

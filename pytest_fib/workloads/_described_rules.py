@@ -27,7 +27,8 @@ class Described:
     """An input and what its description says.
 
     ``sizes`` are those of const axes. ``asks_for_0``: the reference compares it with 0.
-    ``is_guess``: its rule would do otherwise too. ``is_clamped``: to the size of an axis.
+    ``is_guess``: its rule would do otherwise too. ``is_free``: the axis that it
+    indexes isn't known for sure, or it is clamped to its size.
     """
 
     said: Said
@@ -35,7 +36,7 @@ class Described:
     sizes: Mapping[str, int] = field(default_factory=dict)
     asks_for_0: bool = False
     is_guess: bool = False
-    is_clamped: bool = False
+    is_free: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -79,7 +80,8 @@ def within(rule: InputRule, described: Described) -> InputRule:
 def of_description(described: Described) -> InputRule | None:
     """The rule of whole numbers of which nothing is known but the description; None if it is mute.
 
-    From a least number alone, up to a few thousand; what stands for none is among them.
+    From a least number alone, up to a few thousand; to a greatest alone, from 0. What stands for
+    none is among them.
     """
     if not described.is_whole:
         return None
@@ -93,8 +95,12 @@ def _structure(described: Described) -> InputRule | None:
         return kinds.Permutation()
     if said.is_sorted and shape and described.spec.dtype in DTYPE_CLASSES["not packed"]:
         ends = described.from_to(WHOLE_WIDTH if described.is_whole else WIDTH)
-        return kinds.Sorted(min=ends[0], max=ends[1]) if ends else kinds.Sorted()
-    if said.choices and described.is_whole and described.may_be(*sorted(said.choices)):
+        unique = said.are_distinct is True
+        low, high = ends or (0, None)
+        return kinds.Sorted(min=low, max=high, unique=unique)
+    if sorted(said.choices) == [0, 1] and shape:
+        return kinds.Boolean()
+    if said.choices and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
     has_range = described.is_whole and said.least == 0 and said.most is not None
     return _range(described) if has_range and said.sentinels and shape else None
@@ -107,6 +113,8 @@ def _range(described: Described) -> InputRule | None:
         ends = _of_bits(described)
     elif said.least is not None:
         ends = described.from_to(WHOLE_WIDTH)
+    elif said.most is not None and (isinstance(said.most, str) or said.most > 0):
+        ends = (0, said.most) if described.may_be(0, said.most) else None
     if ends is None:
         return None
     least, most = ends
@@ -114,7 +122,13 @@ def _range(described: Described) -> InputRule | None:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
     if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
         least -= 1
-    return kinds.Integers(min=least, max=most, ends=is_scalar)
+    least = _multiple(least, said.step)
+    return kinds.Integers(min=least, max=most, ends=is_scalar, step=said.step)
+
+
+def _multiple(least: Bound, of: int) -> Bound:
+    """The least multiple of a number that is so much; of an expression of axes, that itself."""
+    return least if isinstance(least, str) or of == 1 else least + -least % of
 
 
 def _of_bits(described: Described) -> tuple[int, int] | None:
@@ -133,6 +147,8 @@ def _values(rule: kinds.Values, described: Described) -> InputRule:
         return structure
     if said.are_unit and described.spec.shape:
         return kinds.L2Normalized()
+    if said.are_shares and described.spec.shape:
+        return kinds.Probabilities()
     is_half_open = said.most is None and described.asks_for_0
     ends = None if is_half_open else described.from_to(WIDTH)
     if ends is None or any(isinstance(end, str) for end in ends) or ends[0] == ends[1]:
@@ -186,7 +202,8 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
         low = min(0, low)
     if not described.may_be(low, high):
         return rule
-    return rule.model_copy(update={"min": low, "max": high})
+    step = rule.step if said.step == 1 else said.step
+    return rule.model_copy(update={"min": _multiple(low, said.step), "max": high, "step": step})
 
 
 def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bound:
@@ -243,16 +260,20 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
         changed["unique"] = said.are_distinct and (rule.unique or True)
     if said.least in (None, 0) and said.most is not None and described.may_be(0, said.most):
         below = more(said.most, 1)
-        # One that is clamped may be beyond the axis that it then picks of.
         changed["below"] = (
-            below if described.is_clamped else _both("min", rule.below, below, described.sizes)
+            below if described.is_free else _both("min", rule.below, below, described.sizes)
         )
     if said.padding is not None and rule.pad is None and str(rule.below) == said.padding:
         changed["below"] = more(rule.below, 1)
-    if rule.pad is None and rule.sentinels is None and said.sentinels and not rule.unique:
+    is_free = rule.pad is None and rule.sentinels is None
+    are_these = rule.pad is None and rule.sentinels in (None, [*said.sentinels])
+    if said.are_trailing and are_these and len(said.sentinels) == 1:
+        changed |= {"pad": said.sentinels[0], "sentinels": None}
+    elif is_free and said.sentinels and not changed.get("unique", rule.unique):
         changed["sentinels"] = list(said.sentinels)
-    if said.is_sorted and not (rule.unique or rule.sentinels or said.are_distinct):
-        return kinds.Sorted(min=0, max=more(changed.get("below", rule.below), -1))
+    if said.is_sorted and is_free and not said.sentinels:
+        most = more(changed.get("below", rule.below), -1)
+        return kinds.Sorted(min=0, max=most, unique=bool(changed.get("unique", rule.unique)))
     return rule.model_copy(update=changed)
 
 
@@ -268,7 +289,11 @@ def _positions(rule: kinds.Positions, described: Described) -> InputRule:
 def _boolean(rule: kinds.Boolean, described: Described) -> InputRule:
     """More than true and false, if that is said."""
     made = of_description(described) if rule.total is None else None
-    is_more = isinstance(made, kinds.OneOf) or (isinstance(made, kinds.Integers) and made.max != 1)
+    if made is None and described.is_whole and rule.total is None and described.said.sentinels:
+        made = kinds.OneOf(values=[*described.said.sentinels, 0, 1])
+    is_more = isinstance(made, kinds.OneOf) or (
+        isinstance(made, kinds.Integers) and (made.min, made.max) != (0, 1)
+    )
     return made if made is not None and is_more else rule
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from math import inf, nan
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 #: A number, or an expression of axes such as ``vocab - 1``.
 Bound: TypeAlias = "int | float | str"
 
+#: What is written otherwise: signs, numbers up to ten, and pi, of which no float32 is more.
+_ASCII = str.maketrans({"\N{MINUS SIGN}": "-", "\N{EN DASH}": "-"})
+_ASCII |= str.maketrans({"\N{LESS-THAN OR EQUAL TO}": "<=", "\N{GREATER-THAN OR EQUAL TO}": ">="})
+_IN_WORDS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+_IN_WORDS |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_NUMBER_WORDS = re.compile(rf"\b(?<!no )(?:{'|'.join(_IN_WORDS)})\b(?!-| of\b)", re.I)
+PI = 3.141592
+_PI = re.compile(r"(?:(?<!\w)(\d+) ?\*? ?)?\bpi\b", re.I)
 #: Bits from which on a dtype holds the sizes of axes.
 BITS_OF_SIZES = 32
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
@@ -26,40 +35,89 @@ _POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
 _AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
 _BOUND = rf"(?:{_AXES}|(?:{_POWER}|{_NUMBER})(?!\w|\.\d))"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
+#: Where one of several ends is said.
+_AND_BEGIN = r"(?:^|[.;,:]\s+|\(|\b(?:and|but)\s+)"
 _STOP = r"(?=\s*(?:$|[.;,:)]))"
 #: What may come before a range, and after it: ``Values in [0, 1]``, ``from 0 to 100 percent``.
 _WORDS = r"values?|numbers?|(?:\w+ )?ids|integers?|all|each|is|are|lies?|in|within|both|a|any"
+_WORDS += r"|anything|(?:must|can|should|will) be|always|strictly"
 _LEAD = rf"(?:(?:{_WORDS})\s+){{0,3}}"
 _UNITS = "percent|tokens|elements|rows|bytes|pages|steps|positions|frames|samples|seconds"
 _END = rf"(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
+_AND_END = rf"(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|(?:or|and|but)\b|inclusive|included))"
+#: What is between both ends.
+_TO = r" to | through | ?\.\.\.? ?| up to (?:and including )?"
 #: Ranges: with ends that belong to them, and with ends of which brackets say that. Brackets alone
 #: are shapes.
 _RANGE = re.compile(
     rf"{_BEGIN}{_LEAD}(?:(?:\w+ )?(?:from |(?P<between>between )))?(?P<low>{_BOUND})"
-    rf"(?: to | through | ?\.\.\.? ?| (?P<conjunction>and) )(?P<high>{_BOUND})"
+    rf"(?P<by>{_TO}| (?P<conjunction>and) )(?P<high>{_BOUND})"
     rf"(?P<exclusive>,? \(?exclusive\)?)?{_END}",
     re.I,
 )
+#: The same of numbers alone, behind other words; of one number between two; and with a dash.
+_NUMBERS = re.compile(
+    rf"{_BEGIN}(?:[a-z][\w'/-]* ){{0,8}}(?:from |(?P<between>between ))(?P<low>{_NUMBER})"
+    rf"(?P<by>{_TO}| (?P<conjunction>and) )(?P<high>{_NUMBER}){_END}",
+    re.I,
+)
+_CHAIN = re.compile(
+    rf"(?P<low>{_BOUND}) ?(?P<above><=?) ?\w+ ?(?P<below><=?) ?(?P<high>{_BOUND}){_END}", re.I
+)
+_DASH = re.compile(rf"{_BEGIN}{_LEAD}(?P<low>\d+)-(?P<high>\d+){_END}", re.I)
 _BRACKETS = re.compile(
-    rf"\b(?:in|within) (?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
+    r"\b(?:in|within|inside|(?:clipped|clamped|limited|scaled|normali[sz]ed) to|interval|range) "
+    rf"(?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
     r"(?=\s*(?:$|[.;,:)]|or\b))",
     re.I,
 )
+_STRICT = re.compile(r"\bstrictly between\b", re.I)
+_RANGES = (_BRACKETS, _RANGE, _NUMBERS, _CHAIN, _DASH)
+_AT_LEAST = (
+    r"at least|(?:no|not) (?:less|fewer) than|(?:not|never) below|floored at|min(?:imum)?(?: of)?"
+    r"|(?:[a-z]\w* )?>="
+)
+_ABOVE = r"(?:strictly )?(?:above|(?:greater|more|larger) than)|must exceed|exceeds|(?:[a-z]\w* )?>"
+_AT_MOST = (
+    r"at most|up to(?: and including)?|(?:no|not|never) more than|(?:not|never) (?:above|over)"
+    r"|no (?:greater|larger|higher) than|(?:less|smaller) than or equal to|capped at"
+    r"|max(?:imum)?(?: of)?|(?:[a-z]\w* )?<="
+)
+_BELOW = r"(?:strictly )?(?:below|(?:less|smaller|fewer|lower) than)|under|(?:[a-z]\w* )?<"
 _LEAST = re.compile(
-    rf"{_BEGIN}{_LEAD}(?:(?:at least|no less than|not below|>=) ?(?P<least>{_BOUND})"
-    rf"|(?:from )?(?P<on>{_BOUND}) (?:on|or more|and more|upwards)"
-    rf"|(?:above|greater than|more than|larger than|>) ?(?P<above>{_BOUND})){_END}",
+    rf"{_AND_BEGIN}{_LEAD}(?:(?:{_AT_LEAST}) ?(?P<least>{_BOUND})"
+    rf"|(?:from )?(?P<on>{_BOUND}) (?:on|or more|and more|or above|upwards)"
+    rf"|(?:{_ABOVE}) ?(?P<above>{_BOUND})){_AND_END}",
     re.I,
 )
 _MOST = re.compile(
-    rf"{_BEGIN}{_LEAD}(?:(?:at most|up to|no more than|not above|<=) ?(?P<most>{_BOUND})"
-    rf"|(?:below|less than|smaller than|under|<) ?(?P<below>{_BOUND})){_END}",
+    rf"{_AND_BEGIN}{_LEAD}(?:(?:{_AT_MOST}) ?(?P<most>{_BOUND})"
+    rf"|(?:{_BELOW}) ?(?P<below>{_BOUND})){_AND_END}",
     re.I,
 )
-_CHOICES = re.compile(rf"{_BEGIN}{_LEAD}(?P<choices>-?\d+(?:, -?\d+)*,? or -?\d+){_END}", re.I)
+#: Lists of all that there are; not the end of one.
+_LIST = r"-?\d+(?:, -?\d+)*,?"
+_CHOICES = re.compile(
+    rf"(?:^|(?<!\d)[.;,:]\s+|\()(?:\w+ (?:is|are) )?{_LEAD}(?:either )?"
+    rf"(?P<choices>{_LIST} or -?\d+){_END}",
+    re.I,
+)
+_ONE_OF = re.compile(
+    rf"\b(?:one of|chosen from|among) (?P<choices>{_LIST}(?: (?:or|and))? -?\d+){_END}", re.I
+)
 _SIGNED = r"(?: (?:numbers?|values?|factors?|scales?|weights?))?" + _STOP
+_NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?negative{_SIGNED}", re.I)
+_NOT_POSITIVE = re.compile(
+    rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)positive{_SIGNED}"
+    r"|\b(?:cannot|can't|must not|can never|must never) be positive\b",
+    re.I,
+)
 _POSITIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?positive{_SIGNED}", re.I)
-_NOT_NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative{_SIGNED}", re.I)
+_NOT_NEGATIVE = re.compile(
+    rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative{_SIGNED}"
+    r"|\b(?:cannot|can't|must not|can never|must never) be negative\b",
+    re.I,
+)
 _BITS = re.compile(
     r"(?P<signed>\bsigned )?\b(?:ids?|numbers?|integers?|keys?) of (?:up to )?(?P<bits>\d+) bits\b",
     re.I,
@@ -69,8 +127,18 @@ _MAY_BE_0 = re.compile(
     re.I,
 )
 #: What stands for nothing; not the last dimension.
-_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place"
-_SENTINEL = re.compile(rf"((?<!1 )or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_FOR})\b")
+_FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place|before|until"
+_SENTINEL = re.compile(
+    rf"((?<!1 )or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_FOR})\b"
+    r"|\b(?:are|is|holds?|has|have|with|by) (?P<is>-1(00)?)(?=\s*(?:$|[.;,:)]|and\b|at\b|on\b))",
+    re.I,
+)
+#: Where those are that stand for nothing, if all are behind the others of a row.
+_TRAILING = re.compile(
+    r"\b(?:trailing|at the (?:end|back)|on the right|(?:come|comes|are|is) last|right[- ]padded"
+    r"|past|after|beyond|filled up)\b",
+    re.I,
+)
 _ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
 _ZERO = re.compile(
     rf"{_BEGIN}(?:or )?0 (?:or less )?(?:for|means|is|where) (?:no|none|off)\b", re.I
@@ -85,15 +153,41 @@ _SPECIAL = {
 _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", re.I)
 _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
 _SORTED = re.compile(
-    rf"{_BEGIN}(?:are |is )?(?:sorted|ascending|non-?decreasing|rising|never falling"
+    rf"{_BEGIN}(?:each |are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
+    rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|lowest|earliest) first"
     rf"|in (?:ascending|rising|increasing) order){_STOP}",
     re.I,
 )
+_STRICTLY = re.compile(rf"\bstrictly (?:ascending|increasing|rising|growing){_STOP}", re.I)
 _DISTINCT = re.compile(
     rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
     rf"(?: in (?:a|each) row)?{_STOP}"
     rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b"
-    rf"|{_BEGIN}no two (?:\w+ )?(?:share|are the same|are equal)\b",
+    rf"|{_BEGIN}no two (?:\w+ )?(?:share|are the same|are equal)\b"
+    rf"|{_BEGIN}(?:always|all|pairwise) different{_STOP}",
+    re.I,
+)
+#: The same, in words that deny.
+_NO_REPEATS = re.compile(
+    r"\b(?:no (?:duplicates|repeats|repetitions?)|without (?:duplicates|repeats|repetitions?)"
+    r"|never (?:repeats?|twice))\b",
+    re.I,
+)
+#: Rows of which all elements together are 1.
+_SHARES = re.compile(
+    r"\b(?:sum(?:s|med|ming)?|add(?:s|ing)?(?: up)?|normali[sz]ed) to 1(?![\w.]*\d)\b", re.I
+)
+_MULTIPLES = re.compile(r"\b(?:a )?multiples? of (\d+)\b", re.I)
+_FROM_ONE = re.compile(r"\b1-based\b|\b(?:numbered|counted|counting) from 1\b", re.I)
+_ANY = re.compile(
+    rf"{_BEGIN}(?:any|arbitrary) (?:bytes?|integers?|bits|bit patterns?|values?|numbers?){_STOP}",
+    re.I,
+)
+#: What 1 stands for and what 0: ``1 where a sequence ends, 0 elsewhere``.
+_WHERE = "at|for|where|if|when|on|in|inside|outside|means|is|marks"
+_FLAGS = re.compile(
+    rf"{_BEGIN}(?:[01] (?:{_WHERE})\b[^.;]*?\b(?:and|or|else|otherwise|[,;]) ?)"
+    rf"(?:[01] (?:elsewhere|otherwise|{_WHERE}|else)\b|otherwise [01]\b|[01]{_STOP})",
     re.I,
 )
 #: What each of a few numbers stands for: ``0 is labelled, 1 hidden, 2 visible``.
@@ -146,7 +240,9 @@ class Said:
     where ``any_negative``; ``special`` are infinities and NaN. ``are_distinct`` is None where
     nothing is said of that. They have so many ``bits``, the sign among them if ``are_signed``.
     ``are_any_after``: those that aren't used may be any. ``padding`` is a size that stands for
-    nothing, the first that is no index of its axis. Rows ``are_unit`` vectors.
+    nothing, the first that is no index of its axis. Rows ``are_unit`` vectors, or ``are_shares``
+    that sum to 1. All sentinels ``are_trailing``: behind the others of a row. Numbers are multiples
+    of ``step``.
     """
 
     least: Bound | None = None
@@ -167,12 +263,17 @@ class Said:
     are_any_after: bool = False
     padding: str | None = None
     are_unit: bool = False
+    are_shares: bool = False
+    are_trailing: bool = False
+    step: int = 1
 
 
 def said(spec: TensorSpec, definition: Definition) -> Said:
     """What the description of one of a definition's inputs says of its numbers."""
     axes = frozenset(definition.axes)
     of_all = _said(spec.description or "", axes, whole=not spec.dtype.is_floating)
+    if of_all == Said() and not spec.dtype.is_floating and _ANY.search(spec.description or ""):
+        return Said(least=int(spec.dtype.ends[0]), most=int(spec.dtype.ends[1]))
     if spec.dtype.is_floating or spec.dtype.itemsize_bits >= BITS_OF_SIZES:
         return of_all
     last = int(spec.dtype.ends[1])
@@ -192,6 +293,7 @@ def _at_most(bound: Bound | None, last: int) -> Bound | None:
 @cache
 def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
     """The same of numbers that are ``whole`` or not, of which ``axes`` may be ends."""
+    description = _with_digits(description, axes)
     ends = _both_ends(description, axes) or _one_end(description, axes)
     if whole:
         ends = ends.whole()
@@ -202,16 +304,17 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         special |= {inf, -inf}
     other = _match(_OTHER_SENTINEL, description)
     nothing = (other["sentinel"] or other["pad"]) if other else ""
-    sentinels = [int(sentinel["or"] or sentinel["of"])] if sentinel else []
+    sentinels = [int(sentinel["or"] or sentinel["of"] or sentinel["is"])] if sentinel else []
     sentinels += [int(nothing)] if nothing.isdecimal() else []
     any_after = _match(_ANY_AFTER, description) and _AFTER.search(description)
-    is_distinct = True if _match(_DISTINCT, description) else None
+    strictly = _STRICTLY.search(description) or _NO_REPEATS.search(description)
+    is_distinct = True if strictly or _match(_DISTINCT, description) else None
     return Said(
         least=ends.least,
         most=ends.most,
         is_open=ends.is_open,
         is_below=ends.is_below,
-        choices=_choices(description, is_alone=ends == _Ends(None, None) and not sentinels),
+        choices=_choices(description, sentinels, is_alone=ends == _Ends(None, None)),
         sentinels=tuple(sentinels),
         any_negative=_ANY_NEGATIVE.search(description) is not None,
         has_zero=_ZERO.search(description) is not None,
@@ -224,17 +327,34 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         are_signed=bits is not None and bits["signed"] is not None,
         are_any_after=any_after is not None,
         padding=nothing if nothing in axes else None,
+        step=int(step[1]) if (step := _MULTIPLES.search(description)) else 1,
         are_unit=_match(_UNIT, description) is not None,
+        are_shares=_match(_SHARES, description) is not None,
+        are_trailing=bool(sentinels) and _TRAILING.search(description) is not None,
     )
 
 
-def _choices(description: str, *, is_alone: bool) -> tuple[int, ...]:
-    """All the numbers that there are, if they are listed.
+def _with_digits(description: str, axes: Collection[str]) -> str:
+    """A description with numbers in digits, also where they are in words; and signs in ASCII."""
+    text = description.translate(_ASCII)
+    text = _NUMBER_WORDS.sub(lambda match: str(_IN_WORDS[match[0].lower()]), text)
+    text = re.sub(r"\bminus (?=\d)", "-", text, flags=re.I)
+    text = re.sub(r"(?<![\w.])(\d+)\.0+(?![\w.]*\d)", r"\1", text)
+    text = re.sub(r"(\d) \([^()\d]*\)(?= (?:to|through)\b)", r"\1", text)
+    return text if "pi" in axes else _PI.sub(lambda match: str(int(match[1] or 1) * PI), text)
+
+
+def _choices(description: str, sentinels: Collection[int], *, is_alone: bool) -> tuple[int, ...]:
+    """All the numbers that there are, if they are listed, with those that stand for nothing.
 
     Or if it is said what each stands for, and this ``is_alone``: there is no range or sentinel.
     """
-    if listed := _CHOICES.search(description):
-        return tuple(map(int, re.findall(r"-?\d+", listed["choices"])))
+    if listed := _CHOICES.search(description) or _ONE_OF.search(description):
+        numbers = [*map(int, re.findall(r"-?\d+", listed["choices"]))]
+        return (*(n for n in sentinels if n not in numbers), *numbers)
+    if _FLAGS.search(description) and is_alone:
+        return (*sentinels, 0, 1)
+    is_alone = is_alone and not sentinels
     found = [] if _NO_MEANING.search(description) else [*_MEANING.finditer(description)]
     meant = [int(each[1]) for each in found]
     first = meant[0] if meant else 0
@@ -271,13 +391,17 @@ class _Ends(NamedTuple):
 
 
 def _both_ends(text: str, axes: Collection[str]) -> _Ends | None:
-    for match in (*_BRACKETS.finditer(text), *_RANGE.finditer(text)):
+    for match in chain.from_iterable(form.finditer(text) for form in _RANGES):
         low, high = (_bound(match[end], axes) for end in ("low", "high"))
         how = match.groupdict()
-        is_list = how.get("conjunction") and not how.get("between")  # as in 0, 1 and 2
-        if low is not None and high is not None and not is_list:
-            is_below = how.get("close") == ")" or how.get("exclusive") is not None
-            return _Ends(low, high, how.get("open") == "(", is_below)
+        is_between = how.get("between") is not None
+        is_list = how.get("conjunction") and not is_between  # as in 0, 1 and 2
+        if low is None or high is None or is_list:
+            continue
+        neither = bool(is_between and (how.get("exclusive") or _STRICT.search(text)))
+        is_open = how.get("open") == "(" or how.get("above") == "<" or neither
+        is_below = how.get("close") == ")" or how.get("below") == "<" or neither
+        return _Ends(low, high, is_open, is_below or how.get("exclusive") is not None)
     return None
 
 
@@ -290,8 +414,14 @@ def _one_end(text: str, axes: Collection[str]) -> _Ends:
         is_open = least["above"] is not None
     elif _POSITIVE.search(text) or _NOT_NEGATIVE.search(text):
         low, is_open = 0, _NOT_NEGATIVE.search(text) is None
-    high = _bound(most["most"] or most["below"], axes) if most else None
-    return _Ends(low, high, is_open, most is not None and most["below"] is not None)
+    elif _FROM_ONE.search(text):
+        low = 1
+    high, is_below = None, False
+    if most:
+        high, is_below = _bound(most["most"] or most["below"], axes), most["below"] is not None
+    elif _NEGATIVE.search(text) or _NOT_POSITIVE.search(text):
+        high, is_below = 0, _NOT_POSITIVE.search(text) is None
+    return _Ends(low, high, is_open, is_below)
 
 
 def _bound(text: str, axes: Collection[str]) -> Bound | None:

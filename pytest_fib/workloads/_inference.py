@@ -183,8 +183,11 @@ def infer(subject: Subject) -> Inferred | None:
             return _as_said(Inferred(rule, inference.says, tuple(subject.doubts)), subject)
     if (rule := of_description(Described(subject.said, subject.spec))) is None:
         return None
-    doubts = (f"up to {rule.max}",) if isinstance(rule, kinds.Integers) else ()
-    return Inferred(rule, subject.source, doubts if subject.said.most is None else ())
+    doubts = []
+    if isinstance(rule, kinds.Integers) and subject.said.bits is None:
+        doubts += [f"from {rule.min}"] if subject.said.least is None else []
+        doubts += [f"up to {rule.max}"] if subject.said.most is None else []
+    return Inferred(rule, subject.source, tuple(doubts))
 
 
 def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
@@ -192,8 +195,8 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     said, sizes = subject.said, subject.definition.const_axes
     asks_for_0 = 0 in subject.uses.limits.get(subject.name, ())
     is_guess = bool(inferred.doubts)
-    is_clamped = subject.name in subject.uses.capped
-    described = Described(said, subject.spec, sizes, asks_for_0, is_guess, is_clamped)
+    is_free = subject.name in subject.uses.capped | subject.uses.guessed_picks
+    described = Described(said, subject.spec, sizes, asks_for_0, is_guess, is_free)
     rule = within(inferred.rule, described)
     if rule == inferred.rule:
         return inferred

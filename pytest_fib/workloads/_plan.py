@@ -605,11 +605,20 @@ def _limits(
         if value is not None and not are_known and not _is_size_from(definition, value, bound):
             yield f"{value} {limit.sign} {bound}"
     dtype = definition.inputs[name].dtype
-    if dtype.is_floating or dtype.itemsize_bits > SMALL_INTEGERS or name in inferred:
+    if dtype.is_floating:
+        return
+    yield from _enough_to_differ(rule, definition.inputs[name].shape or ("1",))
+    if dtype.itemsize_bits > SMALL_INTEGERS or name in inferred:
         return
     for parameter, held in rule.marked(kinds.Held):
         if isinstance(value := getattr(rule, parameter), str):
             yield f"{value} <= {int(dtype.ends[1]) - held.plus}"
+
+
+def _enough_to_differ(rule: InputRule, shape: Sequence[str]) -> Iterator[str]:
+    """That a range has as many whole numbers as a row, if all of it are different."""
+    if isinstance(rule, kinds.Sorted) and rule.unique and rule.max is not None:
+        yield f"{shape[-1]} <= {rule.max} - ({rule.min}) + 1"
 
 
 def _is_size_from(definition: Definition, value: object, least: float | str) -> bool:

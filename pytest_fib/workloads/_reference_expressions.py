@@ -468,10 +468,9 @@ class Expressions:
         axis = axes.pop() if len(axes) == 1 else None
         return None if axis in (self._inputs[index].shape or ()) else axis
 
-    def is_calculated(self, tensor: ast.expr) -> bool:
-        """Whether a tensor is calculated of others, so that it need not have an output's axes."""
-        value = self.value_of(tensor) or tensor
-        return self._axes(tensor) is None and isinstance(value, ast.BinOp)
+    def has_axes(self, tensor: ast.expr) -> bool:
+        """Whether the axes of a tensor are known, which need not be those of any output."""
+        return self._axes(tensor) is not None
 
     def _axes(self, node: ast.expr) -> Axes | None:
         """The axes of a tensor that is an input, some of it, or calculated from inputs."""
@@ -499,14 +498,23 @@ class Expressions:
         match node:
             case ast.Attribute(value=value, attr="T"):
                 return (self._axes(value) or ())[::-1] or None
-            case ast.Call(func=ast.Attribute(attr="einsum"), args=[ast.Constant(str(how)), *parts]):
-                return self._axes_of_einsum(how, parts)
+            case ast.Call(func=ast.Attribute(attr="einsum" | "bincount")):
+                return self._axes_of_made(node)
             case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
                 return self._axes(one) if attr in _ELEMENTWISE else None
             case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends, keywords=[]):
                 return self._joined(self._axes(value), [constant(end) for end in ends])
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
+        return None
+
+    def _axes_of_made(self, node: ast.Call) -> Axes | None:
+        match node:
+            case ast.Call(args=[ast.Constant(str(how)), *parts]):
+                return self._axes_of_einsum(how, parts)
+            case ast.Call(keywords=[ast.keyword("minlength", n)]):
+                size = self.size(n)
+                return None if size is None else (str(size),)
         return None
 
     def _axes_of_einsum(self, how: str, operands: Sequence[ast.expr]) -> Axes | None:

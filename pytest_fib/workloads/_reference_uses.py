@@ -135,6 +135,8 @@ class ReferenceUses:
 
     #: Integers that index an axis, or numbers below a constant.
     picks: dict[str, str | int] = field(default_factory=dict)
+    #: Those of which the axis is a guess: that of the outputs.
+    guessed_picks: set[str] = field(default_factory=set)
     #: How many numbers above that axis are indices as well, since the reference makes its tensor
     #: longer by so many.
     spare: dict[str, int] = field(default_factory=dict)
@@ -318,6 +320,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         arguments = [each.arg for each in run.args.args]
         reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
         reader.visit(run)
+        uses.guessed_picks = {*reader.guessed} - {*uses.picks}
         uses.picks = {**reader.guessed, **uses.picks}
         uses.left_out = reader.left_out()
         for copied, values in _copied(run, dict(inputs), dict(outputs)).items():
@@ -1013,8 +1016,8 @@ class _Reader(ast.NodeVisitor):
         made = self._expressions.size_of_made(tensor, dim)
         axis, more = made or (self._expressions.axis(tensor, dim, name), None)
         if axis is not None:
-            is_guess = not made and self._expressions.is_calculated(tensor)
-            (self.guessed if is_guess else self._uses.picks).setdefault(name, axis)
+            is_certain = made or self._expressions.has_axes(tensor)
+            (self._uses.picks if is_certain else self.guessed).setdefault(name, axis)
         if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
 

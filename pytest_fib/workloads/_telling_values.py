@@ -66,6 +66,9 @@ PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
 #: Integers by kind, and the kinds that they agree with: what indexes is the same on every device.
 _INDEXING = ("indices", "positions")
 AGREEING_WITH = {"integers": ("integers", *_INDEXING), **dict.fromkeys(_INDEXING, _INDEXING)}
+#: Of so many, one has probabilities close to those of another; by what share, nearly; and the least
+#: that rows may add up to.
+CLOSE_TURNS, CLOSENESS, FEWEST = 3, 0.25, 1e-30
 #: Of so many, one has such values where another input has them; those of value patterns.
 SAME_TURNS = 4
 NOT_FINITE_OF = {"nan": (nan,), "inf": (inf, -inf)}
@@ -94,6 +97,7 @@ def put_telling_values(
             _make_coarse(tensor, context)
         _make_quiet(tensor, context)
     if tensor.is_floating_point():
+        _make_close(tensor, name, context, before)
         _put_picked_first(tensor, name, context, before)
     else:
         _put_agreeing(tensor, name, context, before)
@@ -235,6 +239,29 @@ def _make_quiet(tensor: torch.Tensor, context: FillContext) -> None:
     dim = context.turn // QUIET_TURNS % (tensor.dim() - 1)
     n = tensor.shape[dim]
     tensor.narrow(dim, n - n // 3, n // 3).zero_()
+
+
+def _make_close(
+    tensor: torch.Tensor,
+    name: str,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """Make probabilities close to those of another input of the same shape, now and then.
+
+    As those of a draft are to the target's, a student's to its teacher's: of two that are random,
+    the ratios of a few decide alone.
+    """
+    if context.rules[name].kind != "probabilities" or context.turn % CLOSE_TURNS != 2:
+        return
+    for other, values in before.items():
+        is_alike = context.rules[other].kind == "probabilities"
+        if isinstance(values, torch.Tensor) and is_alike and values.shape == tensor.shape:
+            noise = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
+            noise.normal_(std=CLOSENESS, generator=context.device_random)
+            near = values.float() * noise.exp_()
+            tensor.copy_(near / near.sum(-1, keepdim=True).clamp_min_(FEWEST))
+            return
 
 
 def _put_picked_first(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,11 @@ NEAR_SHARE, NEAREST = 0.5, 20
 STEP_ERROR = 2.0**-20
 #: How often scalars are drawn that are to meet constraints.
 REDRAWN = 64
+#: Of a workload's inputs, one has patterns for float32's largest number, 2**128, and another for
+#: this one: the product of the fourth roots of both is 2**56, and 2**16 squares of that have a sum.
+SPARED = 2.0**96
+#: The binary logarithm of the product of what several others have patterns for.
+ALL_SPARED = 288
 _RENAMED = {"float4_e2m1": "float4_e2m1fn_x2"}
 #: Elements between the rows of a row-strided tensor: odd, so that hardly a row is aligned.
 ROW_GAP = 17
@@ -214,7 +220,7 @@ def _fill(
         turn=_turn(name, inputs.definition, seed),
         shared_turn=seed % TURNS,
         round_number=seed // TURNS,
-        leads=_leads(name, planned, seed),
+        top=_top(name, planned, seed),
         host_random=torch.Generator().manual_seed(own_seed),
         device_random=torch.Generator(tensor.device).manual_seed(own_seed),
         files=files,
@@ -230,10 +236,17 @@ def _fill(
         bits(stored).copy_(bits(compact))
 
 
-def _leads(name: str, planned: Plan, seed: int) -> bool:
-    """Whether it is an input's turn among those that value patterns fill, by the seed."""
+def _top(name: str, planned: Plan, seed: int) -> float:
+    """The number that an input's value patterns take for the largest of float32, by the seed.
+
+    One input of a workload has that itself. The product of the fourth roots of all is at most
+    2**104 then: those of up to four have `SPARED`, of more have less.
+    """
     following = planned.following("values")
-    return name not in following or following[seed % len(following)] == name
+    if name not in following or following[seed % len(following)] == name:
+        return inf
+    others = len(following) - 1
+    return min(SPARED, 2.0 ** (ALL_SPARED // others))
 
 
 def _regime(name: str, planned: Plan, workload: Workload) -> Mapping[str, str]:
@@ -605,7 +618,7 @@ class FillContext(InputTensors):
     - ``turn``: which of its special cases it makes, from 0 to TURNS - 1. It goes up by one with
       each seed of a search, and starts elsewhere for each input; ``shared_turn`` is the same for
       all inputs, and ``round_number`` goes up after TURNS of them.
-    - ``leads``: whether this input may have the largest values of a workload.
+    - ``top``: what value patterns take for the largest number of a dtype that has larger ones.
     - ``host_random``, ``device_random``: random generators on the host, and on the tensor's device.
     - ``files``: where recorded tensors lie, by their paths.
     """
@@ -615,7 +628,7 @@ class FillContext(InputTensors):
     turn: int
     shared_turn: int
     round_number: int
-    leads: bool
+    top: float
     host_random: torch.Generator
     device_random: torch.Generator
     files: Mapping[str, Path]

@@ -39,6 +39,9 @@ def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> N
 
 
 def _sorted(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> None:
+    if rule.unique:
+        _ascending(tensor, rule, context)
+        return
     if not tensor.dtype.is_floating_point:
         most: int | float | str = 1 if tensor.dtype is torch.bool else SORTED_INTEGERS
         most = most if rule.max is None else rule.max
@@ -52,14 +55,33 @@ def _sorted(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> N
     tensor.copy_(tensor.sort(-1).values)
 
 
+def _ascending(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> None:
+    """Make each of a row larger than the one before it."""
+    length, low = tensor.shape[-1], context.number(rule.min)
+    if tensor.dtype.is_floating_point:
+        high = float(length) if rule.max is None else context.number(rule.max)
+        gaps = torch.empty(tensor.shape, dtype=torch.float64, device=tensor.device)
+        gaps.uniform_(0.125, 1, generator=context.device_random)
+        share = gaps.cumsum(-1).sub_(gaps[..., :1]).div_(gaps.sum(-1, keepdim=True))
+        tensor.copy_(low + (high - low) * share)
+        return
+    high = length + SORTED_INTEGERS if rule.max is None else context.number(rule.max)
+    # In order and each as much larger as there are before it: all are different, and in the range.
+    most = max(int(high) - max(length - 1, 0), int(low))
+    wide = torch.empty(tensor.shape, dtype=torch.int64, device=tensor.device)
+    _integers(wide, kinds.Integers(min=int(low), max=most), context)
+    steps = torch.arange(length, device=tensor.device)
+    tensor.copy_(wide.sort(-1).values + steps)
+
+
 def _limits(dtype: torch.dtype, context: FillContext) -> Limits:
     """Those of the dtype; of inputs that are as large as can be in float32, one alone leads.
 
     Products of two have squares then, and sums of these, whichever way they are summed.
     """
     info = torch.finfo(dtype)
-    spared = not context.leads and info.max > HALF_MAX
-    return Limits(SPARED if spared else float(info.max), float(info.tiny), str(info.dtype))
+    largest = min(context.top, info.max) if info.max > HALF_MAX else info.max
+    return Limits(float(largest), float(info.tiny), str(info.dtype))
 
 
 def _pattern(context: FillContext) -> PatternFill:
@@ -518,9 +540,19 @@ def _l2_normalized(tensor: torch.Tensor, rule: kinds.L2Normalized, context: Fill
 
 
 def _probabilities(tensor: torch.Tensor, rule: kinds.Probabilities, context: FillContext) -> None:
-    """Ones make them all equal; large values leave one token, and zeros for the others."""
+    """Ones make them all equal; large values leave one token, and zeros for the others.
+
+    Now and then half of a row is that of its last few tokens: so much lies in the last block then.
+    """
     logits = _wide_values(tensor, context)
-    tensor.copy_((logits * context.number(rule.sharpness)).softmax(dim=-1))
+    shares = (logits * context.number(rule.sharpness)).softmax(dim=-1)
+    length = tensor.shape[-1]
+    if context.turn % LATE_TURNS == 1 and length > 1:
+        few = 1 + context.turn // LATE_TURNS % max(length // 8, 1)
+        is_late = torch.empty_like(shares[..., :1]).bernoulli_(generator=context.device_random)
+        shares.mul_(1 - is_late / 2)
+        shares[..., -few:] += is_late / (2 * few)
+    tensor.copy_(shares)
 
 
 def _scales(tensor: torch.Tensor, rule: kinds.Scales, context: FillContext) -> None:
@@ -679,9 +711,8 @@ EXTREMES_AT_ENDS = (
     (torch.amax, torch.amin, 0),
     (torch.amin, torch.amax, -1),
 )
-#: Of a workload's inputs, one has patterns for float32's largest number, 2**128, and the others for
-#: this one: the product of the fourth roots of both is 2**56, and 2**16 squares of that have a sum.
-SPARED = 2.0**96
+#: Of so many workloads, one has rows of probabilities of which half is late.
+LATE_TURNS = 4
 #: The largest number of float16; what float8 holds is below that.
 HALF_MAX = 65504.0
 #: Over how many integers those are spread that are close together.

@@ -59,6 +59,32 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Weights, 4 to 8 bits", "values"),
         ("Edges, 2 and 3 dimensional", "values"),
         ("At most n", "values"),
+        ("Strictly between 0 and 1", "uniform, min 0.00390625, max 0.9921875, ends True"),
+        ("Between -1 and 1, exclusive", "uniform, min -0.9921875, max 0.9921875, ends True"),
+        ("At least 0.5 and below 1", "uniform, min 0.5, max 0.9921875, ends True"),
+        ("Exponent, annealed from 0.4 to 1.", "uniform, min 0.4, max 1, ends True"),
+        ("The exponent is annealed from 0.4 to 1.", "uniform, min 0.4, max 1, ends True"),
+        ("From zero up to and including one.", "uniform, min 0, max 1, ends True"),
+        ("-pi to pi", "uniform, min -3.141592, max 3.141592, ends True"),
+        ("Phase, 0 to 2 * pi", "uniform, min 0, max 6.283184, ends True"),
+        ("0 <= u < 1", "uniform, min 0, max 0.9921875, ends True"),
+        ("u >= 0 and u < 1", "uniform, min 0, max 0.9921875, ends True"),
+        ("Clipped to [-5, 5]", "uniform, min -5, max 5, ends True"),
+        ("Negative.", "uniform, min -4.0, max -0.015625, ends True"),
+        ("Log probabilities, never positive.", "uniform, min -4.0, max 0, ends True"),
+        ("Estimate of the divergence, floored at zero", NOT_NEGATIVE),
+        ("It cannot be negative.", NOT_NEGATIVE),
+        ("Must exceed 1.", "uniform, min 1.015625, max 5.0, ends True"),
+        ("Every row adds up to one", "probabilities"),
+        ("Positive, sums to 1 per token", "probabilities"),
+        ("Need not sum to 1", "values"),
+        ("1.0 where a sequence ends, 0.0 elsewhere", "boolean"),
+        ("0 or 1", "boolean"),
+        ("-1, 0 or 1", "one_of, values [-1, 0, 1]"),
+        ("Strictly increasing", "sorted, unique True"),
+        ("From 1 to 3 rows each", "values"),
+        ("One for each row", "values"),
+        ("No one is above 1 of them", "values"),
     ],
 )
 def test_a_description_may_say_what_floating_numbers_there_are(description, rule):
@@ -72,7 +98,9 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "Bytes of each field, 1 to 20.", "integers, min 1, max 20"),
         ("which[n]:i32", "0 to 19, or -1 for none.", "positions, sentinels [-1], below 20"),
         ("which[n]:i32", "In [0, classes).", "integers, min 0, max classes - 1"),
-        ("which[n]:i32", "Ids below n.", NOTHING),
+        ("which[n]:i32", "Ids below n.", "integers, min 0, max n - 1"),
+        ("which[n]:i32", "Never more than 512", "integers, min 0, max 512"),
+        ("which[n]:i32", "Below 0", NOTHING),
         ("which[n]:i32", "At least 0, at most 7", "integers, min 0, max 7"),
         ("which[n]:i64", "0 to 2**40 - 1", f"integers, min 0, max {2**40 - 1}"),
         ("which[n]:i64", "Raw ids of up to 62 bits.", f"integers, min 0, max {2**62 - 1}"),
@@ -90,7 +118,23 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "0 to n * n", NOTHING),
         ("which[n]:i8", "0 to n", "integers, min 0, max min(n, 127)"),
         ("which[n]:i32", "Page table, [n, rows].", NOTHING),
-        ("which[n]:i32", "One of 0, 1 and 2.", NOTHING),
+        ("which[n]:i32", "One of 0, 1 and 2.", "one_of, values [0, 1, 2]"),
+        ("which[n]:i32", "0, 1 and 2 are rows", NOTHING),
+        ("which[n]:i32", "Either 8, 16 or 32.", "one_of, values [8, 16, 32]"),
+        ("which[n]:i32", "Ranks are 8, 16 or 32.", "one_of, values [8, 16, 32]"),
+        ("which[n]:i32", "0 or 1, or -1 where unknown", "one_of, values [-1, 0, 1]"),
+        ("which[n]:i32", "1 for a cat, 0 for a dog, -1 for neither", "one_of, values [-1, 0, 1]"),
+        ("which[n]:i32", "At least 1 and at most 512.", "integers, min 1, max 512"),
+        ("which[n]:i32", "Larger than 3 but smaller than 9", "integers, min 4, max 8"),
+        ("which[n]:i32", "One or more", "integers, min 1, max 8193"),
+        ("which[n]:i32", "From −20 (most urgent) to 19.", "integers, min -20, max 19"),
+        ("which[n]:i32", "0-15", "integers, min 0, max 15"),
+        ("which[n]:i32", "1-based, up to 9", "integers, min 1, max 9"),
+        ("which[n]:i32", "Multiples of 16, 1 to 512", "integers, min 16, max 512, step 16"),
+        ("which[n]:i8", "Any bits", "integers, min -128, max 127"),
+        ("which[n]:i32", "Ascending, all distinct, 0 to 9", "sorted, max 9, unique True"),
+        ("which[n]:i32", "Sorted, no repeats", "sorted, unique True"),
+        ("which[n]:i32", "Arrival, oldest first", "sorted"),
         ("which[n]:i32", "Query, 2 to 4 heads", NOTHING),
         ("which:i8", "Not negative.", "integers, min 0, max 127, ends True"),
         ("which[n]:u8", "Keys of 8 bits.", "integers, min 0, max 255"),
@@ -172,6 +216,28 @@ PUTS = "def run(x, which):\n    y = x.clone()\n    y[which] = x[: len(which)] * 
 def test_what_is_denied_is_not_said(description, rule):
     assert str(rule_of("which[n]:i32", description, PICKS)) == rule
     assert rule_of("which[rows]:i32", "No index may repeat.", PUTS).unique
+
+
+def test_flags_that_are_said_to_be_unknown_at_times_are_that_too():
+    flags = "def run(x, which):\n    return x * (which == 1)"
+    assert str(rule_of("which[n]:i8", "", flags)) == "boolean"
+    for description in ("-1 where unknown", "0 or 1; -1 where unknown"):
+        assert str(rule_of("which[n]:i8", description, flags)) == "one_of, values [-1, 0, 1]"
+    made = rule_of("which[n]:i8", "from -1 to 1", flags)
+    assert str(made) == "integers, min -1, max 1"
+
+
+def test_sentinels_are_behind_the_others_if_that_is_said():
+    for description in (
+        "Rows are padded with -1 at the end",
+        "Trailing entries are -1",
+        "Row of each; missing ones are -1 and come last",
+        "Filled up with -1",
+    ):
+        made = rule_of("which[n]:i32", description, PICKS)
+        assert str(made) == "indices, below n, unique False, pad -1"
+    made = rule_of("which[n]:i32", "Rows; missing ones are -1", PICKS)
+    assert str(made) == "indices, sentinels [-1], below n, unique False"
 
 
 def test_what_a_definition_states_comes_before_its_descriptions():

@@ -270,6 +270,21 @@ def test_a_vector_of_indices_has_sentinels_of_each_kind_in_turn():
     assert kinds["none"].sum() >= 3
 
 
+@pytest.mark.parametrize(("dtype", "n"), [("i32", 40), ("i8", 100), ("f32", 40)])
+def test_sorted_numbers_may_all_be_different(dtype, n):
+    rules = {"x": {"kind": "sorted", "max": 100, "unique": True}}
+    data = signature("op", "rows n", f"x[rows,n]:{dtype}", f"y[n]:{dtype}")
+    definition = Definition.model_validate(data | {"workloads": {"inputs": rules}})
+    for seed in range(6):
+        x = make_inputs(definition, make_workload(definition, {"rows": 3, "n": n}, seed, {}))["x"]
+        assert (x.double().diff(dim=-1) > 0).all()
+        assert x.min() >= 0
+        assert x.max() <= 100
+    if dtype != "f32":  # of which there are no more than 101
+        assert plan(definition).broken({"rows": 1, "n": 101}) is None
+        assert plan(definition).broken({"rows": 1, "n": 102}) is not None
+
+
 @pytest.mark.parametrize("dtype", fitting("sorted"))
 @pytest.mark.parametrize("values", ["normal", "ones", "outlier"])
 def test_sorted_numbers_never_fall(dtype, values):
