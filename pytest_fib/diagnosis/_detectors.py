@@ -262,7 +262,9 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
         if 1 < size <= MOST_SLICES and (moves := _moves(output, dim)):
             texts = [f"{to} holds that of {from_}" for to, from_ in moves if to != from_]
             where_from = shortened(texts, 4)
-            yield "permuted", f"right values at the wrong {output.axis(dim)}: {where_from}"
+            in_moved = output.total * len(texts) / size
+            extent = "" if output.count >= NEARLY_ALL * in_moved else f", {how_many(output)}"
+            yield "permuted", f"right values at the wrong {output.axis(dim)}: {where_from}{extent}"
 
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:

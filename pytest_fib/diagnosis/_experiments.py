@@ -42,7 +42,7 @@ CLEARLY = 3.0
 #: Dtypes of choices and counts; rounded numbers have narrower ones.
 _DECISIONS = (torch.bool, torch.int32, torch.int64)
 #: How many seeds' inputs a hypothesis must hold for as well.
-OTHER_SEEDS = 2
+OTHER_SEEDS = 4
 #: The most inputs that are tried with 0 and 1, scalars and the smallest tensors first; and the most
 #: that are named.
 TRIED, NAMED = 12, 2
@@ -140,9 +140,11 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
             if _is_right_with_any(outputs, context, name, value):
                 continue
             is_bool = context.definition.inputs[name].dtype.value == "bool"
-            if name not in conditions:
-                conditions[name] = f"{name} is {bool(number) if is_bool else number}"
-                left += [] if is_bool else [(name, _expected(outputs, compared))]
+            left += [] if is_bool or name in conditions else [(name, _expected(outputs, compared))]
+            plain = bool(number) if is_bool else number
+            if is_bool and name in conditions:
+                conditions[name] = f"{name} is all alike"
+            conditions.setdefault(name, f"{name} is {plain}")
     alike = {
         name
         for (one, its), (other, others) in combinations(left, 2)
@@ -206,13 +208,13 @@ def holds_for_other_seeds(
     """Whether a hypothesis holds for inputs of other seeds too, or nobody knows.
 
     Of the ``whole`` outputs, or of what is wrong then: of a few rows, or of values such as NaN,
-    much is so by chance. Of a part, only where something is wrong then.
+    much is so by chance. Of a part, or of a few elements, only where something is wrong then.
     """
     if context.other_inputs is None or context.definition is None:
         return True
     wrong = [output.name for output in outputs]
-    is_seen = whole
-    for number in range(1, OTHER_SEEDS + 1):
+    is_seen = whole and sum(output.count for output in outputs) >= FEW
+    for number in range(OTHER_SEEDS + 1):
         inputs = context.other_inputs(number)
         hypotheses = input_hypotheses(context.definition, inputs, wrong)
         same = next((each for each in hypotheses if each.words == hypothesis.words), None)

@@ -48,6 +48,8 @@ FACTOR = re.compile(r"every element is (\S+ x expected)")
 CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: What a factor or an offset is, in a sentence.
 NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
+#: With which inputs outputs are right, in a sentence.
+RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
 #: A guess that what is wrong at the end of an axis is off by one.
 OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.
@@ -86,9 +88,7 @@ def diagnose_failure(
             own = diagnosis
         elif diagnosis is not None and own is not None and _is_refuted(own, diagnosis):
             own = _of_larger_alone(diagnosis)
-    if own is not None and own.shown_by is None and NAMED.search(own.sentence):
-        own = tried.with_name_that_holds(own, max_bytes)
-    found = tried.vague() if own is None else tried.unless_right(own)
+    found = tried.vague() if own is None else tried.unless_right(tried.as_it_holds(own, max_bytes))
     return _with_diagnosis(outcome, found)
 
 
@@ -140,13 +140,39 @@ class _Tried:
             first = own
         return first and self.unless_right(first)
 
-    def with_name_that_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+    def as_it_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, without what isn't so at twice the sizes."""
+        if diagnosis.shown_by is None and NAMED.search(diagnosis.sentence):
+            return self._with_name_that_holds(diagnosis, max_bytes)
+        if diagnosis.pattern == "follows an input":
+            return self._with_conditions_that_hold(diagnosis, max_bytes)
+        return diagnosis
+
+    def _with_name_that_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, which names a factor only if that is the same at twice the sizes."""
         again = self.explained(doubled(self.definition, self.workload, max_bytes))
         name = NAMED.search(diagnosis.sentence)
         if again is None or name is None or name[0] in again.sentence:
             return diagnosis
         return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(name[0], "")})
+
+    def _with_conditions_that_hold(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, with those inputs that make it right at twice the sizes too."""
+        shown = diagnosis.shown_by or self.workload
+        twice = doubled(self.definition, shown, max_bytes)
+        explained = self.evaluate(twice) if twice != shown else None
+        again, own = _diagnosis_of(explained), RIGHT_IF.search(diagnosis.sentence)
+        if (
+            again is None
+            or own is None
+            or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern)
+        ):
+            return diagnosis
+        others = RIGHT_IF.search(again.sentence)
+        held = {*others[1].split(" or ")} if others else set()
+        kept = [each for each in own[1].split(" or ") if each in held]
+        words = f", but right if {' or '.join(kept)}" if kept else ""
+        return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(own[0], words)})
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis of a workload, which names a larger one that is right.
@@ -164,6 +190,8 @@ class _Tried:
             return diagnosis
         sizes = f" at {_sizes_in_words(right)}" if right.axes != shown.axes else ""
         values = "" if _values_of(right) == _values_of(shown) else " with normal values"
+        if values and not sizes:
+            values = f"{values} of these sizes"
         if not sizes and not values:
             return diagnosis  # it is the layout, which is said
         return qualified(diagnosis, f"right{sizes}{values}")

@@ -604,6 +604,15 @@ def test_two_slices_that_changed_places_are_no_shift():
     assert "0 holds that of 1, 1 holds that of 0" in found.sentence
 
 
+def test_of_slices_that_changed_places_in_part_it_is_said_how_much():
+    def some(x):
+        return torch.where(torch.arange(60)[:, None] % 2 == 0, x[:, [1, 0, *range(2, 8)]], x)
+
+    found = explained((("tokens", "topk"), (60, 8), torch.float32), some)
+    assert found.pattern == "permuted"
+    assert found.sentence.endswith("1 holds that of 0, at 60 of 480 elements")
+
+
 def test_small_errors_that_grow_with_part_of_a_value_are_no_rounding():
     part = normal(NORM[1], 1)
     expected = normal(NORM[1]) + part

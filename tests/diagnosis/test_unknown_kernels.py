@@ -182,6 +182,35 @@ SWITCHED = define(
 )
 
 
+FLAGGED = define(
+    {"x": "float32[n, d]", "flags": "bool[n]"},
+    {"y": "float32[n, d]"},
+    "return torch.where(flags[:, None], x.sin(), x.exp())",
+)
+
+
+def test_flags_that_are_right_either_way_are_all_alike(judge):
+    wrong = "return torch.where(flags[:1, None], x.sin(), x.exp())"
+    sentence = diagnosis(judge, FLAGGED, wrong).sentence
+    assert "flags is False" not in sentence
+    assert "flags is True" not in sentence
+
+
+def test_what_makes_it_right_does_so_at_twice_the_sizes():
+    definition = define(
+        {"x": "float32[n, d]", "b": "float32[n, d]"},
+        {"y": "float32[n, d]"},
+        "return x.sin() + b.exp()",
+    )
+
+    def run(x, b, most):
+        return x.sin() + b.exp() + 0.01 * (b.sin() if len(x) <= most else b.cos())
+
+    for most, is_said in ((1 << 20, True), (2000, False)):
+        found = _found(definition, partial(run, most=most), 2, 16 << 20)
+        assert ("right if b is 0" in found.sentence) is is_said, found.sentence
+
+
 def test_a_switch_is_no_factor_of_what_it_adds(judge):
     sentence = diagnosis(judge, SWITCHED, "return x.sin() + (1.01 * b if use else b * 0)").sentence
     assert "right if use is False" in sentence or "b is 0" in sentence
@@ -752,7 +781,9 @@ def test_a_larger_workload_that_is_right_is_named():
     small = make_workload(SCALE, {"n": 2}, 0, {"values": "small"})
     check = FunctionChecker(SCALE, lambda x: x * 3 if x.abs().max() > 1 else x.sin(), "cpu")
     shown = diagnose_failure(SCALE, small, check(small), lambda w: check(w, explain=True), 1 << 16)
-    assert shown.diagnosis.sentence == "y: wrong everywhere (right with normal values)"
+    assert (
+        shown.diagnosis.sentence == "y: wrong everywhere (right with normal values of these sizes)"
+    )
 
 
 def test_no_size_is_named_where_values_decide():
