@@ -187,11 +187,23 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
 
 def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     """In the range that is said, where that is of numbers; else in both."""
-    said, low, high = described.said, rule.min, rule.max
+    said = described.said
     if said.is_sorted and described.spec.shape and said.least is None and said.most is None:
-        return kinds.Sorted(min=low, max=high)
+        return kinds.Sorted(min=rule.min, max=rule.max)
     if structure := _structure(described):
         return structure
+    low, high = _both_ends(rule, described)
+    if not described.may_be(low, high):
+        return rule
+    step = rule.step if said.step == 1 else said.step
+    return rule.model_copy(update={"min": _multiple(low, said.step), "max": high, "step": step})
+
+
+def _both_ends(rule: kinds.Integers, described: Described) -> tuple[Bound, Bound]:
+    """The ends of whole numbers that are within a rule and within what is said."""
+    said, low, high = described.said, rule.min, rule.max
+    if isinstance(said.most, str) and (low, high) == described.spec.dtype.ends:
+        low, high = 0, said.most  # any number, but below an axis as indices are
     if said.least is not None and low not in said.sentinels:
         low = _both("max", low, said.least, described.sizes)
     if said.most is not None:
@@ -200,10 +212,7 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
         high += low - rule.min if not isinstance(rule.min, str) else 0
     if said.has_zero and not isinstance(low, str):
         low = min(0, low)
-    if not described.may_be(low, high):
-        return rule
-    step = rule.step if said.step == 1 else said.step
-    return rule.model_copy(update={"min": _multiple(low, said.step), "max": high, "step": step})
+    return low, high
 
 
 def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bound:

@@ -153,8 +153,8 @@ _SPECIAL = {
 _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", re.I)
 _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
 _SORTED = re.compile(
-    rf"{_BEGIN}(?:each |are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
-    rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|lowest|earliest) first"
+    rf"{_BEGIN}(?:are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
+    rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|earliest) first"
     rf"|in (?:ascending|rising|increasing) order){_STOP}",
     re.I,
 )
@@ -367,7 +367,8 @@ def _match(form: re.Pattern[str], text: str) -> re.Match[str] | None:
     """The first place where a form is said, and not the opposite."""
     for match in form.finditer(text):
         begin = match.start() + len(match[0]) - len(match[0].lstrip(" .;,:("))
-        before = _NOT_NEGATIVE.sub("", re.split(r"[.;:(]", text[:begin])[-1])
+        before = re.split(r"[.;:(]", text[:begin])[-1]
+        before = _NO_REPEATS.sub("", _NOT_NEGATIVE.sub("", before))
         is_denied = not _CONDITION.search(match[0]) and _NEGATED.match(text, match.end())
         if not _NEGATION.search(before) and not is_denied:
             return match

@@ -1061,7 +1061,9 @@ def _some_factor(subject: Subject) -> InputRule:
     if name in uses.scalars.thresholds and not limits:
         are_shares = bool(uses.calls & {"softmax", "sigmoid"}) or "thresh" not in name
         least = 0.0 if "margin" in name else LEAST_THRESHOLD
-        return kinds.Uniform(min=least, max=1.0 if are_shares else MOST_THRESHOLD)
+        is_divisor = re.search(rf"/ *\( *1(\.0*)? *- *{name}\b", subject.definition.reference)
+        most = BELOW_ONE if is_divisor else 1.0 if are_shares else MOST_THRESHOLD
+        return kinds.Uniform(min=least, max=most)
     may_be_off = name in uses.scalars.zero or uses.scalars.asks(name, 0)
     is_small = re.fullmatch(_SMALL, name) is not None
     is_small |= "leaky_relu" in uses.calls  # max(x, slope * x) is one up to there

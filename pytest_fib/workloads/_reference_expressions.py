@@ -455,9 +455,14 @@ class Expressions:
         node = self.calculation(node) or node
         return called(node) == "arange"
 
-    def axis(self, tensor: ast.expr, dim: int, index: str) -> str | None:
-        """The axis of a dimension that an input indexes: of an input, or else of all outputs."""
+    def axis(self, tensor: ast.expr, dim: int, index: str, *, is_put: bool = False) -> str | None:
+        """The axis of a dimension that an input indexes: of an input, or else of all outputs.
+
+        An output's that the input has itself says nothing, unless elements are put there: what
+        else is indexed need not be as long.
+        """
         known, dropped = self._axes(tensor), self._dropped(tensor)
+        known = known if known is not None else self._axes_of_a_side(tensor)
         if known is not None:
             own = known[dim] if -len(known) <= dim < len(known) else OTHER
             return None if own in (ONE, OTHER) else own
@@ -466,7 +471,15 @@ class Expressions:
         outputs = [tuple(spec.shape or ())[dropped:] for spec in self._outputs.values()]
         axes = {shape[dim] for shape in outputs if -len(shape) <= dim < len(shape)}
         axis = axes.pop() if len(axes) == 1 else None
-        return None if axis in (self._inputs[index].shape or ()) else axis
+        is_own = axis in (self._inputs[index].shape or ())
+        return None if is_own and not is_put else axis
+
+    def _axes_of_a_side(self, tensor: ast.expr) -> Axes | None:
+        """The axes of the side of a calculation that are known, where the other's aren't."""
+        match self.value_of(tensor) or tensor:
+            case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.MatMult):
+                return self._axes(left) or self._axes(right)
+        return None
 
     def has_axes(self, tensor: ast.expr) -> bool:
         """Whether the axes of a tensor are known, which need not be those of any output."""
@@ -501,7 +514,8 @@ class Expressions:
             case ast.Call(func=ast.Attribute(attr="einsum" | "bincount")):
                 return self._axes_of_made(node)
             case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
-                return self._axes(one) if attr in _ELEMENTWISE else None
+                is_like = attr.endswith("_like") or attr in _ELEMENTWISE
+                return self._axes(one) if is_like else None
             case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends, keywords=[]):
                 return self._joined(self._axes(value), [constant(end) for end in ends])
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):

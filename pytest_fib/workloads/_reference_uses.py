@@ -498,7 +498,7 @@ class _Reader(ast.NodeVisitor):
             if isinstance(part, ast.Constant) and part.value in (None, ...):
                 return  # the dimensions behind are others
             if not isinstance(part, ast.Slice):
-                self._picks_from(node.value, dim, part)
+                self._picks_from(node.value, dim, part, is_put=isinstance(node.ctx, ast.Store))
                 continue
             step = self._expressions.integer(part.step)
             self._uses.whole_divisors |= {step} if step else set()  # it isn't 0 either
@@ -996,7 +996,10 @@ class _Reader(ast.NodeVisitor):
         ):
             self._uses.numbers.add(index)
 
-    def _picks_from(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
+    def _picks_from(
+        self, tensor: ast.expr, dim: int, index: ast.expr, *, is_put: bool = False
+    ) -> None:
+        """Note which axis an index is below, of a tensor that elements are picked of, or put to."""
         match self._moved_from(index):
             case ast.BinOp(left=whole, op=ast.FloorDiv(), right=divisor) if (
                 size := self._expressions.size(divisor)
@@ -1014,12 +1017,19 @@ class _Reader(ast.NodeVisitor):
             self._picks_behind(tensor, dim, index)
             return
         made = self._expressions.size_of_made(tensor, dim)
-        axis, more = made or (self._expressions.axis(tensor, dim, name), None)
-        if axis is not None:
-            is_certain = made or self._expressions.has_axes(tensor)
-            (self._uses.picks if is_certain else self.guessed).setdefault(name, axis)
+        axis, more = made or (self._expressions.axis(tensor, dim, name, is_put=is_put), None)
+        if axis is not None and not (made or self._expressions.has_axes(tensor)):
+            self.guessed.setdefault(name, axis)
+        elif axis is not None:
+            self._uses.picks[name] = self._below_both(self._uses.picks.get(name, axis), axis, name)
         if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
+
+    def _below_both(self, one: str | int, other: str | int, name: str) -> str | int:
+        """What an index is below that picks along two axes, or of which a part does along each."""
+        if one == other or name in self._uses.capped:
+            return one
+        return f"min({one}, {other})"
 
     def _picks_in_range(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         """Note where a range ends whose numbers are indices: lengths, or the offsets of a part."""

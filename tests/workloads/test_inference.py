@@ -1174,7 +1174,12 @@ def test_a_reference_is_followed_through_its_variables(lines, kind):
          {"below": "rows", "unique": True}),
         ("at = torch.arange(len(table))\nfor i in range(2):\n    kept = table[at]\n"
          "    at = which.index_select(0, at)",
-         {"below": "rows", "unique": False}),
+         {"below": "min(rows, n)", "unique": False}),
+        ("out = torch.empty_like(x)\nout[which] = x", {"below": "n"}),
+        ("out = torch.empty(2 * len(x))\nout[which] = x.sum(-1)", {"below": "rows"}),
+        ("x = (x * x[which].sum() + 1)[which]", {"below": "n", "unique": False}),
+        ("x = x[which] + torch.bincount(which, minlength=len(table))[which]",
+         {"below": "min(n, rows)", "unique": False}),
         ("rows = table.shape[0]\nseen = torch.zeros(rows + 1)\n"
          "seen[torch.where(which < 0, rows, which)] = 1.0",
          {"below": "rows", "unique": False, "sentinels": [-1]}),
