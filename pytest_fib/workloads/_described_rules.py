@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -164,8 +165,10 @@ def _number(bound: Bound | None) -> float | None:
 
 
 def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
-    """In the range that is said; without ends that don't belong to it."""
+    """In the range that is said, without ends that don't belong to it; or one of those listed."""
     said, low, high = described.said, rule.min, rule.max
+    if said.choices and described.may_be(*sorted(said.choices)):
+        return kinds.OneOf(values=list(said.choices))
     if isinstance(low, str) or isinstance(high, str):
         return rule
     least, most = _number(said.least), _number(said.most)
@@ -204,10 +207,11 @@ def _both_ends(rule: kinds.Integers, described: Described) -> tuple[Bound, Bound
     said, low, high = described.said, rule.min, rule.max
     if isinstance(said.most, str) and (low, high) == described.spec.dtype.ends:
         low, high = 0, said.most  # any number, but below an axis as indices are
+    is_certain = not described.is_guess  # else what is said counts alone
     if said.least is not None and low not in said.sentinels:
-        low = _both("max", low, said.least, described.sizes)
+        low = _both("max", low, said.least, described.sizes) if is_certain else said.least
     if said.most is not None:
-        high = _both("min", high, said.most, described.sizes)
+        high = _both("min", high, said.most, described.sizes) if is_certain else said.most
     elif not isinstance(low, str) and not isinstance(high, str) and low > high:
         high += low - rule.min if not isinstance(rule.min, str) else 0
     if said.has_zero and not isinstance(low, str):
@@ -229,10 +233,12 @@ def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bo
 
 
 def _known(bound: Bound, sizes: Mapping[str, int]) -> Bound:
-    """The number that a bound is, if that is known."""
+    """The number that a bound is, if that is known: a size, or numbers that are added up."""
     if not isinstance(bound, str):
         return bound
-    return int(bound) if bound.isdecimal() else sizes.get(bound, bound)
+    if re.fullmatch(r"\d+(?: [-+] \d+)*", bound):
+        return sum(int(each.replace(" ", "")) for each in re.findall(r"[-+]? ?\d+", bound))
+    return sizes.get(bound, bound)
 
 
 def _labels(rule: kinds.Labels, described: Described) -> InputRule:
@@ -249,11 +255,16 @@ def _scales(rule: kinds.Scales, described: Described) -> InputRule:
 
 
 def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Described) -> InputRule:
-    """None empty, if each is one or more; and none longer than is said."""
+    """None empty, if each is one or more; and none longer than is said.
+
+    What may be below 0 is a bound that is clipped, no length.
+    """
     least, most = described.said.least, described.said.most
     changed: dict[str, Any] = {}
+    if isinstance(least, int) and least < 0 and isinstance(rule, kinds.SeqLens):
+        return of_description(described) or rule
     if isinstance(least, int) and least > 0:
-        changed["allow_empty"] = False
+        changed["allow_empty"] = described.said.has_zero
     if isinstance(rule, kinds.SeqLens) and most is not None:
         changed["max"] = _both("min", rule.max, most, described.sizes)
     return rule.model_copy(update=changed)  # type: ignore[return-value]

@@ -141,7 +141,9 @@ _TRAILING = re.compile(
 )
 _ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
 _ZERO = re.compile(
-    rf"{_BEGIN}(?:or )?0 (?:or less )?(?:for|means|is|where) (?:no|none|off)\b", re.I
+    rf"(?:{_BEGIN}(?:or )?0 (?:or less )?(?:for|means|is|where) (?:no|none|off)"
+    r"|\bor 0 (?:for|where|if|when))\b",
+    re.I,
 )
 _INF = r"inf(?:inity|inite)?"
 _OR_NAN = r"(?: (?:or|and) nan)?"

@@ -177,6 +177,19 @@ def infer(subject: Subject) -> Inferred | None:
 
     None where neither says anything.
     """
+    inferred = _infer(subject)
+    if inferred is None or len(subject.spec.shape or ()) != 1:
+        return inferred
+    rule, axes = inferred.rule, subject.definition.axes
+    if not isinstance(rule, kinds.Integers) or rule.min not in (0, 1) or rule.max not in axes:
+        return inferred
+    if not re.fullmatch(_LENGTHS, subject.name):
+        return inferred
+    return replace(inferred, rule=kinds.SeqLens(max=rule.max, allow_empty=rule.min == 0))
+
+
+def _infer(subject: Subject) -> Inferred | None:
+    """The same, where numbers up to a size may be any though they are called lengths."""
     for inference in RULES:
         subject.doubts.clear()
         if inference.applies(subject) and (rule := inference.make(subject)) is not None:
@@ -938,8 +951,11 @@ def _window(subject: Subject) -> InputRule | None:
 
 
 def _scalar_length(subject: Subject) -> InputRule | None:
-    """As many as there are along an axis, or fewer."""
-    axis = subject.uses.lengths.get(subject.name)
+    """As many as there are along an axis, or fewer; not what a constraint makes an axis' size."""
+    axis, name = subject.uses.lengths.get(subject.name), subject.name
+    texts = constraints_on(name, subject.definition)
+    if any(re.fullmatch(rf"\w+ == {name}|{name} == \w+", text) for text in texts):
+        return None
     return None if axis is None else _up_to(axis, subject)
 
 
@@ -947,6 +963,25 @@ def _up_to(most: str, subject: Subject) -> InputRule:
     """From 1 on; from 0, or -1, where the reference takes that."""
     least = 0 if subject.may_be_empty else 1
     return kinds.Integers(min=subject.uses.pads.get(subject.name, least), max=most, ends=True)
+
+
+def _less_places(subject: Subject) -> InputRule | None:
+    """Lengths, of which the reference takes the places of an axis: how many are left there."""
+    axis = subject.uses.less_places.get(subject.name)
+    return _lengths_along(subject, axis if axis in subject.definition.axes else None)
+
+
+def _named_lengths(subject: Subject) -> InputRule | None:
+    """Lengths of rows, where all tensors of such rows go on with the same axis."""
+    shape, inputs = subject.spec.shape or (), subject.definition.inputs.values()
+    shapes = [spec.shape for spec in inputs if spec.shape and len(spec.shape) > 1]
+    behind = {each[1] for each in shapes if each[:1] == shape}
+    is_one = len(behind) == 1 and behind <= {*subject.definition.var_axes}
+    if len(shape) != 1 or not is_one or _decides_a_size(subject):
+        return None
+    axis = behind.pop()
+    subject.doubts.append(f"up to {axis}")
+    return kinds.SeqLens(max=axis, allow_empty=subject.may_be_empty)
 
 
 def _taken(subject: Subject) -> InputRule | None:
@@ -1276,6 +1311,7 @@ _PIXELS, _SAMPLES = r"images?|img|frames?|pixels?", r"pcm|audio|waveforms?"
 _MASK = r"(.*_)?mask(_.*)?"
 _ZERO_POINTS = r"(.*_)?(azp|zp|zero_points?|zeros?)"
 
+_LENGTHS, _LENGTHS_OF_ROWS = r"(.*_)?(lens?|lengths?)", r"(?!seq|kv|context)(.*_)?(lens|lengths)"
 _OF_TOKENS = r"(?!(num|min|max)_)(.*_)?(input_ids|token_ids|tokens)"
 #: Axes of the tokens of sequences.
 _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total(_.*)?"
@@ -1435,6 +1471,7 @@ RULES: tuple[Rule, ...] = (
     Rule("labels, of which the reference asks for some", ".*", _asked, "integer"),
     Rule("positions, of which the reference takes sines", ".*", _angles, "integer"),
     Rule("numbers that the reference sorts", ".*", _ordered, "integer"),
+    Rule("lengths, less the places of an axis", _LENGTHS, _less_places, "integer"),
     Rule("any numbers for the reference to calculate with", ".*", _calculated, "integer"),
     Rule("bytes that the reference takes apart", ".*", _parts_of_bytes, "bytes"),
     Rule("numbers below a start", ".*", _beside_start, "integer"),
@@ -1450,6 +1487,7 @@ RULES: tuple[Rule, ...] = (
     Rule("tokens of any vocabulary", _OF_TOKENS, _known_tokens, "integer"),
     # What is left.
     Rule("a step", _STEPS, _step, "integer"),
+    Rule("lengths of rows", _LENGTHS_OF_ROWS, _named_lengths, "integer"),
     Rule("whether something was infinite", "found_infs?", lambda s: kinds.Boolean(), "floating"),
     Rule("below 1", "betas", lambda s: kinds.Uniform(max=BELOW_ONE), "floating"),
     Rule("a variance", r"(.*_)?var(iance)?", lambda s: kinds.Uniform(min=0.0), "floating"),

@@ -135,6 +135,8 @@ class ReferenceUses:
 
     #: Integers that index an axis, or numbers below a constant.
     picks: dict[str, str | int] = field(default_factory=dict)
+    #: Integers of which all places along an axis are taken.
+    less_places: dict[str, str] = field(default_factory=dict)
     #: Those of which the axis is a guess: that of the outputs.
     guessed_picks: set[str] = field(default_factory=set)
     #: How many numbers above that axis are indices as well, since the reference makes its tensor
@@ -1114,6 +1116,9 @@ class _Reader(ast.NodeVisitor):
         name, less = (self._expressions.integer(each) for each in (node.left, node.right))
         if name and (less is None or not self._inputs[less].is_scalar):
             self._uses.counted.add(name)
+        along = self._expressions.along(node.right)
+        if name and along:
+            self._uses.less_places.setdefault(name, along)
         self._note_taken(node)
         if name := self._neighbours(node.left, node.right):
             self._uses.offsets.add(name)

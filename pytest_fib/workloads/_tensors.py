@@ -66,6 +66,8 @@ LOOKED_THROUGH, SHORT_MULTIPLES = 64, 64
 NEAR_SHARE, NEAREST = 0.5, 20
 #: By what share of a step numbers may miss one: a quotient such as 1 / 12 is rounded.
 STEP_ERROR = 2.0**-20
+#: How many integer scalars of a wide range are no larger than the size of an axis.
+SIZED_SHARE = 0.5
 #: How often scalars are drawn that are to meet constraints.
 REDRAWN = 64
 #: Of a workload's inputs, one has patterns for float32's largest number, 2**128, and another for
@@ -428,10 +430,19 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         number = _dealt(int(low), int(high), special, workload.seed, place)
     else:
         turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
+        if steps is not None:
+            high = _perhaps_a_size(low, high, inputs, _seed(workload.seed, f"{name}/size"))
         any_of = _any_float if steps is None else _any_integer
         number = special[turn] if turn < len(special) else any_of(low, high, source)
     number = number if steps is None else steps.number(number)
     return float(number) if floating else int(number)
+
+
+def _perhaps_a_size(low: float, high: float, inputs: InputTensors, seed: int) -> float:
+    """The end of a range, or the size of an axis that is in it: a scalar may limit a count."""
+    source = random.Random(seed)
+    sizes = [n for n in inputs.sizes.values() if low < n < high]
+    return source.choice(sizes) if sizes and source.random() < SIZED_SHARE else high
 
 
 def _scalars_near(inputs: InputTensors, workload: Workload) -> dict[str, Scalar]:

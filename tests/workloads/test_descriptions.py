@@ -248,6 +248,29 @@ def test_what_a_definition_states_comes_before_its_descriptions():
     assert str(rule) == "normal, mean 0, std 2"
 
 
+def test_lengths_up_to_a_size_are_lengths():
+    moved = "def run(x, lens):\n    return x + lens"
+    data = signature("op", "n t", "x[n,t]:f32 lens[n]:i32", "y[n]:f32")
+    data["inputs"]["lens"]["description"] = "0 to t"
+    data["reference"] = moved
+    assert str(plan(Definition.model_validate(data)).rules["lens"]) == (
+        "seq_lens, max t, allow_empty True"
+    )
+
+
+def test_what_is_cut_at_may_be_beyond_an_axis_if_that_is_said():
+    cuts = "def run(x, which):\n    return torch.stack([x[:n].sum() for n in which.tolist()])"
+    made = rule_of("which[rows]:i32", "-8 to 72, clipped", cuts)
+    assert str(made) == "integers, min -8, max 72"
+    made = rule_of("which[rows]:i32", "1 to 15, or 0 for what isn't used", cuts)
+    assert str(made) == "seq_lens, max min(n, 15), allow_empty True"
+
+
+def test_a_scalar_may_be_one_of_those_listed():
+    adds = "def run(x, which):\n    return x + which"
+    assert str(rule_of("which:f32", "Added to it, 0 or 1", adds)) == "one_of, values [0, 1]"
+
+
 def test_lengths_of_one_or_more_are_never_0():
     cuts = "def run(x, which):\n    return torch.stack([x[:n].sum() for n in which.tolist()])"
     assert rule_of("which[rows]:i32", "", cuts).allow_empty

@@ -1556,3 +1556,19 @@ def test_indices_may_be_distinct_in_the_whole_tensor():
         assert max(places.tolist(), default=0) < 150
         seen += len(places)
     assert seen > 12 * 128
+
+
+@pytest.mark.parametrize(
+    ("dtype", "special"), [("float8_e5m2", {"inf", "-inf", "nan"}), ("float8_e4m3fn", {"nan"})]
+)
+def test_numbers_of_8_bits_have_the_special_values_that_they_hold_where_a_reference_asks(
+    dtype, special
+):
+    data = signature("op", "n d", "x[n,d]:fp8", "y[n]:bool")
+    data["inputs"]["x"]["dtype"] = dtype
+    data["reference"] = "import torch\ndef run(x):\n    return x.float().isfinite().all(1)\n"
+    definition, found = Definition.model_validate(data), set()
+    for seed in range(2 * TURNS):
+        x = make_inputs(definition, make_workload(definition, {"n": 4, "d": 9}, seed, {}))["x"]
+        found |= {str(value) for value in x.float().flatten().tolist()} & {"inf", "-inf", "nan"}
+    assert found == special
