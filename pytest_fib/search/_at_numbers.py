@@ -48,9 +48,10 @@ def workloads_at(
     """Up to ``count`` workloads with sizes or values at these numbers, and next to them.
 
     Half of each, the former by turns: one axis has one more than a number, while all others are as
-    small as may be, so that so many things are in one row, sequence or group; two have as much; two
-    have it as their product; one has it, or one more, and the others a few. Numbers that are no
-    tile come first, since of these each search has sizes.
+    small as may be, so that so many things are in one row, sequence or group; two have a quarter
+    more, so that what is left out is more than rounding, or one more; two have it as their product;
+    one has it, or one more, and the others a few. Numbers that are no tile come first, since of
+    these each search has sizes.
     """
     random, planned = Random(seed), plan(definition)
     numbers = sorted(random.sample([*numbers], min(len(numbers), MOST_NUMBERS)))
@@ -74,11 +75,13 @@ def _sizes(planned: Plan, numbers: Sequence[Number], random: Random) -> Iterator
     whole = [number for number in numbers if isinstance(number, int) and number > 0]
     axes = planned.independent
     domains = {axis: planned.domain(axis, {}) for axis in axes}
+    pairs = [*combinations(axes, 2)]
     kinds = (
         [({axis: n + 1}, 0) for n in whole for axis in axes],
-        [(dict.fromkeys(pair, n + 1), FEW) for n in whole for pair in combinations(axes, 2)],
+        [(dict.fromkeys(pair, n + n // 4 + 1), FEW) for n in whole for pair in pairs],
         [(sizes, FEW) for n in whole for sizes in _products(domains, n, random)],
         [({axis: n + 1}, FEW) for n in whole for axis in axes],
+        [(dict.fromkeys(pair, n + 1), FEW) for n in whole for pair in pairs],
         [({axis: n}, few) for few in (0, FEW) for n in whole for axis in axes],
     )
     shuffled = [_shuffled(each, random) for each in kinds]

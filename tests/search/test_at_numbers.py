@@ -32,7 +32,7 @@ def test_there_are_no_more_than_two_for_each_example(define):
     assert len(plain) < len(drawn(define(), range(100, 200), examples=5)) <= len(plain) + 10
 
 
-def test_two_axes_have_one_more_than_a_number_or_have_it_as_their_product(define):
+def test_two_axes_have_more_than_a_number_or_have_it_as_their_product(define):
     definition = define({"m": "var", "n": "var"}, domains={"m": {"max": 4000}})
     sizes = [workload.axes for workload in drawn(definition, [2741, 3198])]
     assert {"m": 2742, "n": 2742} in sizes
@@ -40,6 +40,11 @@ def test_two_axes_have_one_more_than_a_number_or_have_it_as_their_product(define
     products = [axes for axes in sizes if axes["m"] * axes["n"] == 3198 and min(axes.values()) > 1]
     assert products
     assert all(axes["m"] != axes["n"] for axes in products)
+
+
+def test_two_axes_have_a_quarter_more_than_a_number(define):
+    sizes = [workload.axes for workload in drawn(define({"m": "var", "n": "var"}), [1003])]
+    assert {"m": 1254, "n": 1254} in sizes
 
 
 def test_a_failure_at_a_number_is_shrunk_to_plain_values_where_they_fail(define):
