@@ -20,7 +20,13 @@ import torch
 from pytest_fib.data import Diagnosis, shortened
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._fits import factor_or_offset
-from pytest_fib.diagnosis._localize import how_many, localize, shares_filled, where
+from pytest_fib.diagnosis._localize import (
+    ONLY_WHERE,
+    how_many,
+    localize,
+    shares_filled,
+    where,
+)
 from pytest_fib.diagnosis._wrong_output import (
     COMMON,
     FEW,
@@ -36,7 +42,7 @@ from pytest_fib.diagnosis._wrong_output import (
 )
 from pytest_fib.sandbox import fill_with_poison
 from pytest_fib.verdict import PRECISION
-from pytest_fib.workloads import bits, row_major_strides
+from pytest_fib.workloads import bits, once, row_major_strides
 
 OtherValues: TypeAlias = tuple[str, str, torch.Tensor, torch.Tensor | None]
 Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
@@ -116,27 +122,36 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     got, expected = output.wrong_sample.got, output.wrong_sample.expected
     infinite = got.isinf() & expected.isfinite()
     lost = got.isfinite() & expected.isinf()
-    if infinite.any() and lost.any() and share(infinite | lost) >= MOST:
+    opposite = got.isinf() & expected.isinf() & (got != expected)
+    if opposite.any() and share(infinite | lost | opposite) >= MOST:
+        yield "infinity", f"wrong infinities{where(output)}"
+    elif infinite.any() and lost.any() and share(infinite | lost) >= MOST:
         special = f"{float(got[infinite][0]):g}"
         yield "infinity", f"{special} where numbers are expected, and vice versa{where(output)}"
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"
         place = _where_those(output, ~output.got.isfinite())
-        yield "infinity", _instead(f"{special}{place}", "numbers are")
+        yield "infinity", _instead(special, place, "numbers are")
     if share(got.isnan() & ~expected.isnan()) >= MOST:
         right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
-        yield "nan", _instead(f"NaN{where(output)}", right)
+        yield "nan", _instead("NaN", where(output), right)
     rounded = expected.to(output.got.dtype).double()
     lost = ~rounded.isfinite() & got.isfinite()
     if share(lost) >= MOST:
         special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded[lost].min()):g}"
-        yield "lost special value", _instead(f"finite numbers{where(output)}", f"{special} is")
+        yield "lost special value", _instead("finite numbers", where(output), f"{special} is")
 
 
-def _instead(words: str, right: str) -> str:
-    """The values at some place, and the expected ones unless the place says them."""
-    return words if words.endswith("expected") else f"{words}, where {right} expected"
+def _instead(values: str, place: str, right: str) -> str:
+    """The values at some place, and the expected ones, unless a place has words for both."""
+    if place.startswith(f" {ONLY_WHERE}"):
+        return f"{values} where {right} expected"
+    return (
+        f"{values}{place}"
+        if place.endswith("expected")
+        else f"{values}{place}, where {right} expected"
+    )
 
 
 def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
@@ -145,18 +160,39 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
     if not output.is_number or output.total < FEW or vary(sample.got):
         return
     if value == 0:
-        known = _scalars_of_zero(failure) if output.count > FEW else ""
+        known = _scalars_of_zero(output, failure) if output.count > FEW else ""
         words = _zeros(output, sample.expected)
         yield "zeros", f"{words}{where(output, left_out=True)}{known}"
-    elif len(sample.at) >= 4 and vary(sample.expected) and not _is_common(output, value):
+    elif (
+        len(sample.at) >= 4
+        and vary(sample.expected)
+        and not _is_common(output, value)
+        and not _is_given(value, failure)
+    ):
         words = f"the same value, {output.digits(value)},{where(output, left_out=True)}"
         yield "constant", words
 
 
-def _scalars_of_zero(failure: Failure) -> str:
-    """``, where alpha is 0``: a factor that is 0 explains zeros; an integer may be a flag."""
-    names = [name for name, x in failure.context.inputs.items() if type(x) is float and x == 0]
-    return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0" if names else ""
+def _is_given(value: torch.Tensor, failure: Failure) -> bool:
+    """Whether an input has hardly any other value, so that what is copied of it has that."""
+    tensors = failure.context.tensors().values()
+    return any(share((once(x) == value).reshape(-1)) > COMMON for x in tensors)
+
+
+def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
+    """``, where alpha is 0``: a factor that is 0 explains zeros; an integer may be a flag.
+
+    Not one with which there are as many zeros if it isn't 0.
+    """
+    context = failure.context
+    names = [name for name, x in context.inputs.items() if type(x) is float and x == 0]
+    for name in [*names]:
+        outputs = context.outputs({name: 1.0}) if context.outputs else None
+        if outputs and share(take(outputs[output.name], output.wrong_sample.at) == 0) > MOST:
+            names.remove(name)
+    if not names:
+        return ""
+    return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0"
 
 
 def _zeros(output: WrongOutput, expected: torch.Tensor) -> str:
@@ -198,7 +234,11 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
             continue
         if output.holds(values, known, exact=pattern == "copied input"):
             has_no_place = pattern == "transposed" and _is_mostly_wrong(output)
-            yield pattern, words if has_no_place else words + where(output)
+            place = where(output)
+            if place.startswith(f" {ONLY_WHERE}"):  # what is right may be so elsewhere as well
+                yield pattern, f"wrong{place}, and {words} there"
+            else:
+                yield pattern, words if has_no_place else words + place
 
 
 def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues]:

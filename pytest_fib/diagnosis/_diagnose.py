@@ -11,7 +11,15 @@ from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
 from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
-from pytest_fib.diagnosis._localize import LAST, Location, counted, held, localize, without_place
+from pytest_fib.diagnosis._localize import (
+    LAST,
+    PADDING,
+    Location,
+    counted,
+    held,
+    localize,
+    without_place,
+)
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
@@ -119,7 +127,7 @@ def _at_held_place(
     place: Location | None = location
     for other, _ in _elsewhere(output, failure):
         place = place and held(place, output, other)
-    says_where = bool(location.at) or location.name == LAST
+    says_where = bool(location.at) or location.name in (LAST, PADDING)
     if says_where and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
         place = None  # only certain values are wrong, so these may say where; or nobody knows
     if place is location:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, lgamma, log, log10, prod
@@ -42,8 +43,12 @@ LEAST_LIMIT = 1024
 ALL_BUT = "everywhere but "
 #: Where only zeros or -inf are expected.
 PADDING = "padding region"
+#: How a place begins that is where some number is expected, or where it isn't.
+ONLY_WHERE, WHEREVER = "only where", "wherever"
 #: How the ends of a dimension begin.
 ENDS = ("at the first ", "at the last ")
+#: A guess at a cause, in a sentence.
+_GUESSED = re.compile(r" \([^()]*\?\)")
 #: Indices of a progression; the least number of its members.
 EVERY_KTH = "every k-th"
 LEAST_MEMBERS = 4
@@ -189,7 +194,7 @@ def _nearly_everywhere(output: WrongOutput) -> str:
         if not output.is_number:
             return "everywhere"  # that it is: the sentence says what is expected
         is_zero = bool((sample.expected[right] == 0).any())
-        return f"everywhere that {'0' if is_zero else '-inf'} isn't expected"
+        return f"{WHEREVER} {'0' if is_zero else '-inf'} isn't expected"
     if output.count >= ALMOST_ALL * output.total:
         return "nearly everywhere"
     return how_many(output)
@@ -204,7 +209,7 @@ def _padding(output: WrongOutput) -> Location | None:
         return None
     value = "0" if bool((output.wrong_sample.expected == 0).any()) else "-inf"
     place = _along_dimensions(output)
-    where = f"{place.phrase}, where" if place and place.dense else "only where"
+    where = f"{place.phrase}, where" if place and place.dense else ONLY_WHERE
     return Location(PADDING, f"{where} {value} is expected")
 
 
@@ -245,6 +250,8 @@ def _along_dimensions(output: WrongOutput, dims: Sequence[int] | None = None) ->
     phrase = some + _joined([each.phrase for each in dimensions])
     one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
     tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
+    if not dense:  # what isn't reached is wrong as a whole
+        phrase, tiles = _GUESSED.sub("", phrase), {}
     at = {dim: _range_of(output, dim, each) for dim, each in named.items() if each in dimensions}
     return Location(dimensions[0].name, phrase, dense, one_last, tiles, at, listed)
 

@@ -48,6 +48,8 @@ FACTOR = re.compile(r"every element is (\S+ x expected)")
 CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: What a factor or an offset is, in a sentence.
 NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
+#: For which expected value elements are wrong, or for all others, in a sentence.
+EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
 #: With which inputs outputs are right, in a sentence.
 RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
 #: A guess that what is wrong at the end of an axis is off by one.
@@ -131,7 +133,8 @@ class _Tried:
     def vague(self) -> Diagnosis | None:
         """What little is said: by the first larger workload that fails, or by the smallest one."""
         own, first = self.outcome.diagnosis, self.first
-        if own and facts_of(self.outcome).get("check", "elements") != "elements":
+        is_together = facts_of(self.outcome).get("check", "elements") != "elements"
+        if own and is_together and not (first and first.vague):
             first = own  # how far all elements together are off says more than how many are
         if own and first and _is_refuted(own, first):
             return _of_larger_alone(first)
@@ -186,7 +189,7 @@ class _Tried:
         # Where other values of these sizes are right, or some of the larger ones are wrong, it
         # isn't the sizes that decide.
         has_same_values = right.regime == shown.regime
-        if not self._always_passes(right) or (has_same_values and self._passes(shown)):
+        if not self._always(right, True) or (has_same_values and not self._always(shown, False)):
             return diagnosis
         sizes = f" at {_sizes_in_words(right)}" if right.axes != shown.axes else ""
         values = "" if _values_of(right) == _values_of(shown) else " with normal values"
@@ -196,9 +199,9 @@ class _Tried:
             return diagnosis  # it is the layout, which is said
         return qualified(diagnosis, f"right{sizes}{values}")
 
-    def _always_passes(self, workload: Workload) -> bool:
-        """Whether a workload passes with values of several other seeds."""
-        return all(self._passes(workload, by) is True for by in range(1, OTHER_SEEDS + 1))
+    def _always(self, workload: Workload, passes: bool) -> bool:
+        """Whether a workload passes, or fails, with values of several other seeds."""
+        return all(self._passes(workload, by) is passes for by in range(1, OTHER_SEEDS + 1))
 
     def _passes(self, workload: Workload, by: int = 1) -> bool | None:
         """Whether a workload passes with values of another seed; None where that isn't known."""
@@ -389,7 +392,9 @@ def _as_shown_by(
     if own and own.pattern in VAGUE_PATTERNS and facts_of(outcome).get("check") != "elements":
         details = (*detail_lines(own.sentence), *details)  # what its elements don't show
     shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
-    if diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
+    said, own_said = (EXPECTED.search(each.sentence if each else "") for each in (diagnosis, own))
+    is_of_expected = said is not None and (own_said is None or own_said[0] != said[0])
+    if is_of_expected or diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
         shown["vague"] = False  # an element of this workload would not go with it
     errors = outcome.correctness
     if errors and (errors.max_relative_error or 0.0) > LARGE_ERROR:  # no rounding makes these

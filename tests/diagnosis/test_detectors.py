@@ -749,3 +749,50 @@ def test_a_single_number_does_not_say_that_it_is_from_elsewhere():
     )
     found = explain(Failure(outputs, CallContext(axes={"n": 1, "m": 1})))
     assert found.pattern == "negated"
+
+
+def test_infinities_of_the_wrong_sign_are_none_that_are_missing():
+    expected = normal(VECTOR[1])
+    expected[::3] = math.inf
+
+    def change(x):
+        x[:3000:3] = -math.inf
+        x[3000::3] = 1.0
+        return x
+
+    found = explained(VECTOR, change, expected)
+    assert found.sentence.startswith("out: wrong infinities at ")
+
+
+def test_a_value_that_an_input_has_throughout_is_no_constant():
+    bytes_ = (("n", "width"), (11, 400), torch.int32)
+    expected = torch.arange(4400, dtype=torch.float64).view(11, 400) % 251
+    for image, is_said in ((torch.full((11, 400), 128), False), (torch.arange(400), True)):
+        found = explained(bytes_, put(3, value=128.0), expected, inputs={"image": image})
+        assert ("the same value, 128" in found.sentence) is is_said, found.sentence
+
+
+def test_zeros_are_no_product_with_a_scalar_without_which_they_are_zeros_too():
+    expected = normal(VECTOR[1])
+    for other, is_said in ((torch.zeros(5000), False), (torch.ones(5000), True)):
+        facts = {"inputs": {"alpha": 0.0}, "outputs": lambda values, other=other: {"out": other}}
+        found = explained(VECTOR, lambda x: x * 0, expected, **facts)
+        assert found.sentence.startswith("out: zeros")
+        assert ("where alpha is 0" in found.sentence) is is_said, found.sentence
+
+
+def test_what_has_an_inputs_values_only_where_0_is_expected_may_have_them_elsewhere_too():
+    x, keep = normal(NORM[1]), normal(NORM[1], 1) > -0.5
+    given = x.to(torch.bfloat16)
+    expected = torch.where(keep, given.double(), 0.0)
+    found = explained(NORM, lambda _: given.double(), expected, inputs={"x": given})
+    assert found.sentence == "out: wrong only where 0 is expected, and equal to the input x there"
+
+
+def test_no_cause_is_guessed_of_what_is_wrong_in_part_of_the_last_elements():
+    expected = normal((2000, 193))
+    kind = (("rows", "classes"), (2000, 193), torch.float32)
+    some = normal((2000,), 1) > 1.7
+    found = explained(kind, put(some, -1, value=lambda x: x * 1.5 + 1), expected)
+    assert "at the last of 193 along classes" in found.sentence
+    assert "off by one" not in found.sentence

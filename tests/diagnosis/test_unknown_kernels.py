@@ -343,7 +343,7 @@ def test_an_input_is_not_said_to_be_ignored_where_other_numbers_of_it_are_not(ju
 def test_what_is_wrong_wherever_something_is_is_not_wrong_everywhere(judge):
     kind = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x * (x > 1)")
     found = diagnosis(judge, kind, "return torch.where(x > 1, float('nan'), 0.0)")
-    assert found.sentence.startswith("y: NaN everywhere that 0 isn't expected")
+    assert found.sentence.startswith("y: NaN wherever 0 isn't expected")
 
 
 COUNTS = define(
@@ -373,7 +373,7 @@ def test_an_infinity_of_a_mask_is_no_overflow(judge):
     assert found.pattern == "infinity"
     assert re.fullmatch(r"y: -inf at 400 of 12800 elements, where numbers .*", found.sentence)
     found = diagnosis(judge, MASKED, "return x.masked_fill(x < x.topk(8).values[:, -1:], -1e9)")
-    assert found.headline == "y: finite numbers only where -inf is expected"
+    assert found.headline == "y: finite numbers where -inf is expected"
 
 
 def test_nan_of_one_byte_was_written(judge):
@@ -995,7 +995,7 @@ def test_where_little_but_zeros_is_expected_no_row_is_named(judge):
         rules={"row": {"kind": "integers", "min": 7, "max": 7}},
     )
     wrong = "y = torch.zeros(len(like), x.shape[1])\n    y[row] = x.sin()\n    return y"
-    assert diagnosis(judge, sums, wrong).sentence == "y: wrong everywhere that 0 isn't expected"
+    assert diagnosis(judge, sums, wrong).sentence == "y: wrong wherever 0 isn't expected"
 
 
 def test_what_is_wrong_where_0_is_expected_is_not_said_to_be_elsewhere(judge):
