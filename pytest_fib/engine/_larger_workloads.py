@@ -50,6 +50,8 @@ CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
 #: For which expected value elements are wrong, or for all others, in a sentence.
 EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
+#: How many elements are wrong, in a sentence; and the share of them that are many.
+COUNT, MANY = re.compile(r" at (\d+) of (\d+) elements"), 0.25
 #: With which inputs outputs are right, in a sentence.
 RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
 #: A guess that what is wrong at the end of an axis is off by one.
@@ -134,7 +136,7 @@ class _Tried:
         """What little is said: by the first larger workload that fails, or by the smallest one."""
         own, first = self.outcome.diagnosis, self.first
         is_together = facts_of(self.outcome).get("check", "elements") != "elements"
-        if own and is_together and not (first and first.vague):
+        if own and is_together and not (first and _is_mostly_wrong(first)):
             first = own  # how far all elements together are off says more than how many are
         if own and first and _is_refuted(own, first):
             return _of_larger_alone(first)
@@ -214,6 +216,13 @@ class _Tried:
 def _values_of(workload: Workload) -> dict[str, str]:
     """The parts of a regime that are about values."""
     return {part: name for part, name in workload.regime.items() if part != "layout"}
+
+
+def _is_mostly_wrong(diagnosis: Diagnosis) -> bool:
+    """Whether a vague diagnosis says that all elements are wrong, or many."""
+    counted = COUNT.search(diagnosis.sentence)
+    many = counted is not None and int(counted[1]) >= MANY * int(counted[2])
+    return diagnosis.vague and (diagnosis.pattern == "everywhere" or many)
 
 
 def _is_place(diagnosis: Diagnosis) -> bool:
