@@ -47,8 +47,8 @@ from pytest_fib.workloads import bits, once, row_major_strides
 OtherValues: TypeAlias = tuple[str, str, torch.Tensor, torch.Tensor | None]
 Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
 
-#: The share of wrong elements that a detector must explain.
-MOST = 0.5
+#: The share of wrong elements that a detector must explain; and that is more than a few.
+MOST, SOME = 0.5, 0.1
 #: What says that elements have values from elsewhere, which a single number does not show.
 ELSEWHERE = ("copied input", "swapped outputs", "transposed")
 #: The share of wrong elements that a shift brings from within the tensor.
@@ -123,7 +123,7 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     infinite = got.isinf() & expected.isfinite()
     lost = got.isfinite() & expected.isinf()
     opposite = got.isinf() & expected.isinf() & (got != expected)
-    if opposite.any() and share(infinite | lost | opposite) >= MOST:
+    if share(opposite) >= SOME and share(infinite | lost | opposite) >= MOST:
         yield "infinity", f"wrong infinities{where(output)}"
     elif infinite.any() and lost.any() and share(infinite | lost) >= MOST:
         special = f"{float(got[infinite][0]):g}"
@@ -145,8 +145,8 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
 
 def _instead(values: str, place: str, right: str) -> str:
     """The values at some place, and the expected ones, unless a place has words for both."""
-    if place.startswith(f" {ONLY_WHERE}"):
-        return f"{values} where {right} expected"
+    if place == f" {ONLY_WHERE} {right} expected":
+        return f"{values}{place.replace(ONLY_WHERE, 'where')}"
     return (
         f"{values}{place}"
         if place.endswith("expected")
@@ -175,21 +175,21 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
 
 def _is_given(value: torch.Tensor, failure: Failure) -> bool:
     """Whether an input has hardly any other value, so that what is copied of it has that."""
-    tensors = failure.context.tensors().values()
-    return any(share((once(x) == value).reshape(-1)) > COMMON for x in tensors)
+    tensors = [once(x) for x in failure.context.tensors().values() if x.dtype is not torch.bool]
+    return any(x.numel() > 1 and share((x == value).reshape(-1)) >= NEARLY_ALL for x in tensors)
 
 
 def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
     """``, where alpha is 0``: a factor that is 0 explains zeros; an integer may be a flag.
 
-    Not one with which there are as many zeros if it isn't 0.
+    None if there are as many zeros where none of these is 0.
     """
     context = failure.context
     names = [name for name, x in context.inputs.items() if type(x) is float and x == 0]
-    for name in [*names]:
-        outputs = context.outputs({name: 1.0}) if context.outputs else None
-        if outputs and share(take(outputs[output.name], output.wrong_sample.at) == 0) > MOST:
-            names.remove(name)
+    outputs = context.outputs(dict.fromkeys(names, 1.0)) if names and context.outputs else None
+    other = (outputs or {}).get(output.name)
+    if other is not None and other.shape == output.got.shape:
+        names = [] if share(take(other, output.wrong_sample.at) == 0) > MOST else names
     if not names:
         return ""
     return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0"

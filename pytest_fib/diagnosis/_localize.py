@@ -209,7 +209,8 @@ def _padding(output: WrongOutput) -> Location | None:
         return None
     value = "0" if bool((output.wrong_sample.expected == 0).any()) else "-inf"
     place = _along_dimensions(output)
-    where = f"{place.phrase}, where" if place and place.dense else ONLY_WHERE
+    is_named = place and place.dense and not place.phrase.startswith(ALL_BUT)
+    where = f"{place.phrase}, where" if place and is_named else ONLY_WHERE
     return Location(PADDING, f"{where} {value} is expected")
 
 

@@ -138,7 +138,8 @@ class Bound:
     ``rows`` and ``bias`` bound elements together, unless None. ``matched_ratio`` of the elements
     must keep to their bound. ``exact`` elements must be the rounded value, or within the
     definition's ``rtol`` and ``atol``, which are 0 by default; with ``ties``, the values that
-    yardsticks round to are right too.
+    yardsticks round to are right too. Where luck decides how far off sums are, ``by_luck``, one of
+    a row may use all of its bound.
     """
 
     rtol: float
@@ -149,6 +150,7 @@ class Bound:
     matched_ratio: float = 1.0
     exact: bool = False
     ties: bool = False
+    by_luck: bool = False
 
 
 EXACT = Bound(0.0, 0.0, 0.0, None, None, exact=True)
@@ -174,6 +176,7 @@ def dtype_bound(dtype: torch.dtype, *, oracle: bool = True) -> Bound:
         atol=sides * 2 * (FLUSHED if dtype in _OF_FLOAT32 else smallest(dtype)),
         rows=precision.rows,
         bias=None if precision.bias is None else sides * precision.bias * precision.roundoff,
+        by_luck=precision.bias is None,
     )
 
 

@@ -484,8 +484,8 @@ def _rows_used(used: torch.Tensor, bound: Bound) -> torch.Tensor:
         return used.new_zeros(len(used))
     count = used.shape[1]
     limit = math.sqrt(count) * bound.rows
-    if bound.bias is None:  # luck decides how far off sums are: one may use all of its bound
-        limit = math.hypot(math.sqrt(count - 1) * bound.rows, 1.0)
+    if bound.by_luck:
+        limit = math.hypot(math.sqrt(max(count - 1, 0)) * bound.rows, 1.0)
     norm: torch.Tensor = torch.linalg.vector_norm(used, dim=1)
     return norm.div_(limit)
 

@@ -19,6 +19,8 @@ WIDTH, WHOLE_WIDTH = 4.0, 8192
 MARGIN = 2.0**-8
 #: And the share of the end itself: bfloat16 has none that are closer to it.
 SPACING = 2.0**-7
+#: What holds flags of which a share is true.
+_FLAGS = DTYPE_CLASSES["not packed"] - DTYPE_CLASSES["fp8"]
 #: Positive numbers of which nothing else is said.
 POSITIVE = kinds.Scales(min=2**-4, max=4.0)
 
@@ -86,7 +88,11 @@ def of_description(described: Described) -> InputRule | None:
     """
     if not described.is_whole:
         return None
-    return _structure(described) or _range(described)
+    made = _structure(described) or _range(described)
+    if made is None and described.said.are_any:
+        least, most = described.spec.dtype.ends
+        return kinds.Integers(min=int(least), max=int(most))
+    return made
 
 
 def _structure(described: Described) -> InputRule | None:
@@ -96,15 +102,24 @@ def _structure(described: Described) -> InputRule | None:
         return kinds.Permutation()
     if said.is_sorted and shape and described.spec.dtype in DTYPE_CLASSES["not packed"]:
         ends = described.from_to(WHOLE_WIDTH if described.is_whole else WIDTH)
-        unique = said.are_distinct is True
-        low, high = ends or (0, None)
-        return kinds.Sorted(min=low, max=high, unique=unique)
-    if sorted(said.choices) == [0, 1] and shape:
+        return _in_order(described, *(ends or (0, None)))
+    if sorted(said.choices) == [0, 1] and shape and described.spec.dtype in _FLAGS:
         return kinds.Boolean()
     if said.choices and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
     has_range = described.is_whole and said.least == 0 and said.most is not None
     return _range(described) if has_range and said.sentinels and shape else None
+
+
+def _in_order(described: Described, low: Bound, high: Bound | None) -> InputRule:
+    """Numbers that never fall; of which no two are equal, if that is said."""
+    if not (described.is_whole or isinstance(low, str) or isinstance(high, str) or high is None):
+        low, high = _inside(described.said, low, high)
+    return kinds.Sorted(min=low, max=high, unique=described.said.are_distinct is True)
+
+
+def _sorted(rule: kinds.Sorted, described: Described) -> InputRule:
+    return _structure(described) or rule
 
 
 def _range(described: Described) -> InputRule | None:
@@ -123,13 +138,19 @@ def _range(described: Described) -> InputRule | None:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
     if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
         least -= 1
-    least = _multiple(least, said.step)
-    return kinds.Integers(min=least, max=most, ends=is_scalar, step=said.step)
+    stepped = _stepped(least, most, said.step)
+    return kinds.Integers(min=stepped[0], max=most, ends=is_scalar, step=stepped[1])
 
 
-def _multiple(least: Bound, of: int) -> Bound:
-    """The least multiple of a number that is so much; of an expression of axes, that itself."""
-    return least if isinstance(least, str) or of == 1 else least + -least % of
+def _stepped(least: Bound, most: Bound, step: int) -> tuple[Bound, int]:
+    """The least multiple of a step that is in a range, and the step; without one, 1 is the step.
+
+    Of an expression of axes, that itself.
+    """
+    if isinstance(least, str) or step == 1:
+        return least, step
+    first = least + -least % step
+    return (first, step) if isinstance(most, str) or first <= most else (least, 1)
 
 
 def _of_bits(described: Described) -> tuple[int, int] | None:
@@ -148,7 +169,8 @@ def _values(rule: kinds.Values, described: Described) -> InputRule:
         return structure
     if said.are_unit and described.spec.shape:
         return kinds.L2Normalized()
-    if said.are_shares and described.spec.shape:
+    is_negative = isinstance(said.least, int | float) and said.least < 0
+    if said.are_shares and described.spec.shape and not is_negative:
         return kinds.Probabilities()
     is_half_open = said.most is None and described.asks_for_0
     ends = None if is_half_open else described.from_to(WIDTH)
@@ -179,27 +201,34 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
         low, high = (low if low < most else most - width), most
     if said.has_zero:
         low = min(0.0, low)
-    margin = (high - low) * MARGIN
-    low += max(margin, abs(low) * SPACING) if said.is_open and low == least else 0
-    high -= max(margin, abs(high) * SPACING) if said.is_below and high == most else 0
+    low, high = _inside(said, low, high)
     is_same = (low, high) == (rule.min, rule.max) and not said.has_zero
     if is_same or not described.may_be(low, high):
         return rule
     return rule.model_copy(update={"min": low, "max": high, "ends": rule.ends or said.has_zero})
 
 
+def _inside(said: Said, low: float, high: float) -> tuple[float, float]:
+    """Both ends of floating numbers, a little further in where an end is none of them."""
+    margin = (high - low) * MARGIN
+    low += max(margin, abs(low) * SPACING) if said.is_open and low == said.least else 0
+    high -= max(margin, abs(high) * SPACING) if said.is_below and high == said.most else 0
+    return low, high
+
+
 def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     """In the range that is said, where that is of numbers; else in both."""
     said = described.said
     if said.is_sorted and described.spec.shape and said.least is None and said.most is None:
-        return kinds.Sorted(min=rule.min, max=rule.max)
+        return _in_order(described, rule.min, rule.max)
     if structure := _structure(described):
         return structure
     low, high = _both_ends(rule, described)
     if not described.may_be(low, high):
         return rule
-    step = rule.step if said.step == 1 else said.step
-    return rule.model_copy(update={"min": _multiple(low, said.step), "max": high, "step": step})
+    least, step = _stepped(low, high, said.step)
+    changed = {"min": least, "max": high, "step": step if step > 1 else rule.step}
+    return rule.model_copy(update=changed)
 
 
 def _both_ends(rule: kinds.Integers, described: Described) -> tuple[Bound, Bound]:
@@ -291,9 +320,10 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
         changed |= {"pad": said.sentinels[0], "sentinels": None}
     elif is_free and said.sentinels and not changed.get("unique", rule.unique):
         changed["sentinels"] = list(said.sentinels)
-    if said.is_sorted and is_free and not said.sentinels:
+    unique = changed.get("unique", rule.unique)
+    if said.is_sorted and is_free and not said.sentinels and unique != "everywhere":
         most = more(changed.get("below", rule.below), -1)
-        return kinds.Sorted(min=0, max=most, unique=bool(changed.get("unique", rule.unique)))
+        return kinds.Sorted(min=0, max=most, unique=bool(unique))
     return rule.model_copy(update=changed)
 
 
@@ -319,6 +349,7 @@ def _boolean(rule: kinds.Boolean, described: Described) -> InputRule:
 
 _WITHIN: Mapping[type, Callable[[Any, Described], InputRule]] = {
     kinds.Values: _values,
+    kinds.Sorted: _sorted,
     kinds.Uniform: _uniform,
     kinds.Integers: _integers,
     kinds.Boolean: _boolean,

@@ -7,7 +7,7 @@ says what the numbers are, ``As many as from 0 to 1 take`` doesn't.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -27,7 +27,7 @@ _IN_WORDS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _IN_WORDS |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _NUMBER_WORDS = re.compile(rf"\b(?<!no )(?:{'|'.join(_IN_WORDS)})\b(?!-| of\b)", re.I)
 PI = 3.141592
-_PI = re.compile(r"(?:(?<!\w)(\d+) ?\*? ?)?\bpi\b", re.I)
+_PI = re.compile(r"(?:(?<![\w.])(\d+(?:\.\d+)?) ?\*? ?)?\bpi\b(?! ?/)", re.I)
 #: Bits from which on a dtype holds the sizes of axes.
 BITS_OF_SIZES = 32
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
@@ -35,22 +35,20 @@ _POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
 _AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
 _BOUND = rf"(?:{_AXES}|(?:{_POWER}|{_NUMBER})(?!\w|\.\d))"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
-#: Where one of several ends is said.
-_AND_BEGIN = r"(?:^|[.;,:]\s+|\(|\b(?:and|but)\s+)"
 _STOP = r"(?=\s*(?:$|[.;,:)]))"
 #: What may come before a range, and after it: ``Values in [0, 1]``, ``from 0 to 100 percent``.
 _WORDS = r"values?|numbers?|(?:\w+ )?ids|integers?|all|each|is|are|lies?|in|within|both|a|any"
 _WORDS += r"|anything|(?:must|can|should|will) be|always|strictly"
 _LEAD = rf"(?:(?:{_WORDS})\s+){{0,3}}"
 _UNITS = "percent|tokens|elements|rows|bytes|pages|steps|positions|frames|samples|seconds"
-_END = rf"(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
-_AND_END = rf"(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|(?:or|and|but)\b|inclusive|included))"
+_END = rf"(?!\.\d)(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|or\b|inclusive|included))"
+_AND_END = rf"(?!\.\d)(?: (?:{_UNITS}))?(?=\s*(?:$|[.;,:)]|(?:or|and|but)\b|inclusive|included))"
 #: What is between both ends.
 _TO = r" to | through | ?\.\.\.? ?| up to (?:and including )?"
 #: Ranges: with ends that belong to them, and with ends of which brackets say that. Brackets alone
 #: are shapes.
 _RANGE = re.compile(
-    rf"{_BEGIN}{_LEAD}(?:(?:\w+ )?(?:from |(?P<between>between )))?(?P<low>{_BOUND})"
+    rf"{_BEGIN}{_LEAD}(?:(?:(?!not |never )\w+ )?(?:from |(?P<between>between )))?(?P<low>{_BOUND})"
     rf"(?P<by>{_TO}| (?P<conjunction>and) )(?P<high>{_BOUND})"
     rf"(?P<exclusive>,? \(?exclusive\)?)?{_END}",
     re.I,
@@ -62,7 +60,9 @@ _NUMBERS = re.compile(
     re.I,
 )
 _CHAIN = re.compile(
-    rf"(?P<low>{_BOUND}) ?(?P<above><=?) ?\w+ ?(?P<below><=?) ?(?P<high>{_BOUND}){_END}", re.I
+    rf"{_BEGIN}(?:\w+ )?(?P<low>{_BOUND}) ?(?P<above><=?) ?(?P<of>\w+) ?(?P<below><=?) ?"
+    rf"(?P<high>{_BOUND}){_END}",
+    re.I,
 )
 _DASH = re.compile(rf"{_BEGIN}{_LEAD}(?P<low>\d+)-(?P<high>\d+){_END}", re.I)
 _BRACKETS = re.compile(
@@ -73,28 +73,30 @@ _BRACKETS = re.compile(
 )
 _STRICT = re.compile(r"\bstrictly between\b", re.I)
 _RANGES = (_BRACKETS, _RANGE, _NUMBERS, _CHAIN, _DASH)
+#: One end. Before a sign may be what is compared; a second end may follow the first.
+_OF = r"(?:(?P<of>[a-z]\w*) )?"
 _AT_LEAST = (
     r"at least|(?:no|not) (?:less|fewer) than|(?:not|never) below|floored at|min(?:imum)?(?: of)?"
-    r"|(?:[a-z]\w* )?>="
 )
-_ABOVE = r"(?:strictly )?(?:above|(?:greater|more|larger) than)|must exceed|exceeds|(?:[a-z]\w* )?>"
+_ABOVE = r"(?:strictly )?(?:above|(?:greater|more|larger) than)|must exceed|exceeds"
 _AT_MOST = (
     r"at most|up to(?: and including)?|(?:no|not|never) more than|(?:not|never) (?:above|over)"
-    r"|no (?:greater|larger|higher) than|(?:less|smaller) than or equal to|capped at"
-    r"|max(?:imum)?(?: of)?|(?:[a-z]\w* )?<="
+    r"|no (?:greater|larger|higher) than|(?:less|smaller) than or equal to|max(?:imum)?(?: of)?"
 )
-_BELOW = r"(?:strictly )?(?:below|(?:less|smaller|fewer|lower) than)|under|(?:[a-z]\w* )?<"
-_LEAST = re.compile(
-    rf"{_AND_BEGIN}{_LEAD}(?:(?:{_AT_LEAST}) ?(?P<least>{_BOUND})"
+_BELOW = r"(?:strictly )?(?:below|(?:less|smaller|fewer|lower) than)|under"
+_LEAST_END = (
+    rf"{_LEAD}(?:(?:{_AT_LEAST}) ?(?P<least>{_BOUND})"
     rf"|(?:from )?(?P<on>{_BOUND}) (?:on|or more|and more|or above|upwards)"
-    rf"|(?:{_ABOVE}) ?(?P<above>{_BOUND})){_AND_END}",
-    re.I,
+    rf"|(?:{_ABOVE}) ?(?P<above>{_BOUND})"
+    rf"|{_OF}(?P<low_sign>>=?) ?(?P<low>{_BOUND})){_AND_END}"
 )
-_MOST = re.compile(
-    rf"{_AND_BEGIN}{_LEAD}(?:(?:{_AT_MOST}) ?(?P<most>{_BOUND})"
-    rf"|(?:{_BELOW}) ?(?P<below>{_BOUND})){_AND_END}",
-    re.I,
+_MOST_END = (
+    rf"{_LEAD}(?:(?:{_AT_MOST}) ?(?P<most>{_BOUND})|(?:{_BELOW}) ?(?P<below>{_BOUND})"
+    rf"|{_OF}(?P<high_sign><=?) ?(?P<high>{_BOUND})){_AND_END}"
 )
+_LEAST, _MOST = (re.compile(_BEGIN + end, re.I) for end in (_LEAST_END, _MOST_END))
+_AND = r"\s*,?\s*(?:and|but)\s+"
+_AND_LEAST, _AND_MOST = (re.compile(_AND + end, re.I) for end in (_LEAST_END, _MOST_END))
 #: Lists of all that there are; not the end of one.
 _LIST = r"-?\d+(?:, -?\d+)*,?"
 _CHOICES = re.compile(
@@ -103,19 +105,22 @@ _CHOICES = re.compile(
     re.I,
 )
 _ONE_OF = re.compile(
-    rf"\b(?:one of|chosen from|among) (?P<choices>{_LIST}(?: (?:or|and))? -?\d+){_END}", re.I
+    rf"\b(?:one of|chosen from|among) (?P<choices>{_LIST}(?: (?:or|and))? -?\d+)"
+    rf"(?! or [-\d]){_END}",
+    re.I,
 )
 _SIGNED = r"(?: (?:numbers?|values?|factors?|scales?|weights?))?" + _STOP
+_IT = r"(?:so )?(?:(?:it|they|these|values?) )?"
 _NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?negative{_SIGNED}", re.I)
 _NOT_POSITIVE = re.compile(
     rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)positive{_SIGNED}"
-    r"|\b(?:cannot|can't|must not|can never|must never) be positive\b",
+    rf"|{_BEGIN}{_IT}(?:cannot|can't|must not|can never|must never) be positive{_STOP}",
     re.I,
 )
 _POSITIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?positive{_SIGNED}", re.I)
 _NOT_NEGATIVE = re.compile(
     rf"{_BEGIN}{_LEAD}(?:(?:not|never) |non[- ]?)negative{_SIGNED}"
-    r"|\b(?:cannot|can't|must not|can never|must never) be negative\b",
+    rf"|{_BEGIN}{_IT}(?:cannot|can't|must not|can never|must never) be negative{_STOP}",
     re.I,
 )
 _BITS = re.compile(
@@ -130,13 +135,18 @@ _MAY_BE_0 = re.compile(
 _FOR = "for|where|if|when|means|marks|is|are|pads|else|none|in place|before|until"
 _SENTINEL = re.compile(
     rf"((?<!1 )or (?P<or>-1(00)?)\b)|(?<![\w.\[(=])(?P<of>-1(00)?)\s+({_FOR})\b"
-    r"|\b(?:are|is|holds?|has|have|with|by) (?P<is>-1(00)?)(?=\s*(?:$|[.;,:)]|and\b|at\b|on\b))",
+    r"|\b(?:are|is|holds?|has|have|(?:padded|filled|marked) (?:with|by|up with)) "
+    r"(?P<is>-1(00)?)(?=\s*(?:$|[.;,:)]|and\b|at\b|on\b))",
     re.I,
 )
+#: Of what -1 is no sentinel, before it.
+_NO_SENTINEL = re.compile(r"\b(?:defaults?|dim(?:ension)?|axis|shift\w*|none|nothing)\b", re.I)
+_ENTRIES = r"(?:entries|ones|elements|slots|places|ids|indices|pages)"
 #: Where those are that stand for nothing, if all are behind the others of a row.
 _TRAILING = re.compile(
-    r"\b(?:trailing|at the (?:end|back)|on the right|(?:come|comes|are|is) last|right[- ]padded"
-    r"|past|after|beyond|filled up)\b",
+    rf"\b(?:trailing {_ENTRIES}|at the (?:end|back)|on the right|(?:come|comes) last|filled up"
+    rf"|right[- ]padded|{_ENTRIES} (?:past|after|beyond)"
+    r"|(?:past|after|beyond) (?:the (?:end|last|length)|those|them|it))\b",
     re.I,
 )
 _ANY_NEGATIVE = re.compile(r"\bnegative( \w+)? (are|is|means?|stands?|marks?)\b", re.I)
@@ -171,15 +181,18 @@ _DISTINCT = re.compile(
 )
 #: The same, in words that deny.
 _NO_REPEATS = re.compile(
-    r"\b(?:no (?:duplicates|repeats|repetitions?)|without (?:duplicates|repeats|repetitions?)"
-    r"|never (?:repeats?|twice))\b",
+    r"\b(?:(?:no|without) (?:duplicates|repeats|repetitions?)|never (?:repeats?|twice))"
+    r"\b(?! (?:are |is )?(?:removed|dropped))",
     re.I,
 )
 #: Rows of which all elements together are 1.
 _SHARES = re.compile(
-    r"\b(?:sum(?:s|med|ming)?|add(?:s|ing)?(?: up)?|normali[sz]ed) to 1(?![\w.]*\d)\b", re.I
+    r"\b(?:sum(?:s|ming)?|add(?:s|ing)?(?: up)?|normali[sz]ed) to 1"
+    r"(?=\s*(?:$|[.;,:)]|(?:per|in|over|along the last)\b))(?!.\d)",
+    re.I,
 )
-_MULTIPLES = re.compile(r"\b(?:a )?multiples? of (\d+)\b", re.I)
+_NOT_OF_ROWS = re.compile(r"\b(?:columns?|first|signed|exp\w*|negative)\b", re.I)
+_MULTIPLES = re.compile(rf"{_BEGIN}{_LEAD}(?:in )?multiples? of (\d+)\b", re.I)
 _FROM_ONE = re.compile(r"\b1-based\b|\b(?:numbered|counted|counting) from 1\b", re.I)
 _ANY = re.compile(
     rf"{_BEGIN}(?:any|arbitrary) (?:bytes?|integers?|bits|bit patterns?|values?|numbers?){_STOP}",
@@ -192,6 +205,9 @@ _FLAGS = re.compile(
     rf"(?:[01] (?:elsewhere|otherwise|{_WHERE}|else)\b|otherwise [01]\b|[01]{_STOP})",
     re.I,
 )
+#: What says that no number is between these.
+_EITHER = re.compile(r"\b(?:elsewhere|otherwise|where|else)\b", re.I)
+_BETWEEN = re.compile(r"\bbetween\b", re.I)
 #: What each of a few numbers stands for: ``0 is labelled, 1 hidden, 2 visible``.
 _MEANING = re.compile(
     r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?P<verb> ?[=:]| is| are| for| means)? "
@@ -227,6 +243,12 @@ _AFTER = re.compile(r"\b(?:after|beyond|past|rest|unused|remaining|others)\b", r
 _REPEATED = re.compile(r"\bmay (?:repeat|be repeated)\b|\bin any number\b", re.I)
 #: What says the opposite, before a form in its clause, or right after it.
 _NEGATION = re.compile(r"\b(?:no|not|never|neither|nor|without)\b|n't\b", re.I)
+#: What says that it is about something else: what becomes of numbers, or which of them count.
+_ELSEWHERE = re.compile(
+    r"\b(?:if|where|unless|when|outside|except|excludes?|skips?|but|maps?|mapped|turns?|makes?|will"
+    r"|which|outputs?|results?|logs?|logarithms?|gradients?|softmax|kernels?|before|after)\b",
+    re.I,
+)
 #: After which that is said of a condition: ``inf where not reached``.
 _CONDITION = re.compile(r"\b(?:for|where|if|when)$", re.I)
 _NEGATED = re.compile(r"\s*(?:(?:is|are|may|values?) )*(?:not|never|no|excluded|forbidden)\b", re.I)
@@ -244,7 +266,7 @@ class Said:
     ``are_any_after``: those that aren't used may be any. ``padding`` is a size that stands for
     nothing, the first that is no index of its axis. Rows ``are_unit`` vectors, or ``are_shares``
     that sum to 1. All sentinels ``are_trailing``: behind the others of a row. Numbers are multiples
-    of ``step``.
+    of ``step``; or ``are_any`` that the dtype holds, if nothing else is said.
     """
 
     least: Bound | None = None
@@ -268,14 +290,14 @@ class Said:
     are_shares: bool = False
     are_trailing: bool = False
     step: int = 1
+    are_any: bool = False
 
 
 def said(spec: TensorSpec, definition: Definition) -> Said:
     """What the description of one of a definition's inputs says of its numbers."""
     axes = frozenset(definition.axes)
-    of_all = _said(spec.description or "", axes, whole=not spec.dtype.is_floating)
-    if of_all == Said() and not spec.dtype.is_floating and _ANY.search(spec.description or ""):
-        return Said(least=int(spec.dtype.ends[0]), most=int(spec.dtype.ends[1]))
+    others = frozenset(name for name, other in definition.inputs.items() if other is not spec)
+    of_all = _said(spec.description or "", axes, others, whole=not spec.dtype.is_floating)
     if spec.dtype.is_floating or spec.dtype.itemsize_bits >= BITS_OF_SIZES:
         return of_all
     last = int(spec.dtype.ends[1])
@@ -293,10 +315,14 @@ def _at_most(bound: Bound | None, last: int) -> Bound | None:
 
 
 @cache
-def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
-    """The same of numbers that are ``whole`` or not, of which ``axes`` may be ends."""
+def _said(description: str, axes: frozenset[str], others: frozenset[str], *, whole: bool) -> Said:
+    """The same of numbers that are ``whole`` or not, of which ``axes`` may be ends.
+
+    What is said of axes and of ``others``, which are inputs, isn't said of these numbers.
+    """
     description = _with_digits(description, axes)
-    ends = _both_ends(description, axes) or _one_end(description, axes)
+    others |= axes
+    ends = _both_ends(description, axes, others) or _one_end(description, axes, others)
     if whole:
         ends = ends.whole()
     bits = _BITS.search(description)
@@ -306,17 +332,21 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         special |= {inf, -inf}
     other = _match(_OTHER_SENTINEL, description)
     nothing = (other["sentinel"] or other["pad"]) if other else ""
+    if sentinel and sentinel["is"] and _NO_SENTINEL.search(description[: sentinel.start()]):
+        sentinel = None
     sentinels = [int(sentinel["or"] or sentinel["of"] or sentinel["is"])] if sentinel else []
     sentinels += [int(nothing)] if nothing.isdecimal() else []
     any_after = _match(_ANY_AFTER, description) and _AFTER.search(description)
-    strictly = _STRICTLY.search(description) or _NO_REPEATS.search(description)
+    strictly = _match(_STRICTLY, description) or _NO_REPEATS.search(description)
+    step = _match(_MULTIPLES, description)
+    are_shares = _match(_SHARES, description, alone=True) is not None
     is_distinct = True if strictly or _match(_DISTINCT, description) else None
     return Said(
         least=ends.least,
         most=ends.most,
         is_open=ends.is_open,
         is_below=ends.is_below,
-        choices=_choices(description, sentinels, is_alone=ends == _Ends(None, None)),
+        choices=_choices(description, sentinels, ends, whole=whole),
         sentinels=tuple(sentinels),
         any_negative=_ANY_NEGATIVE.search(description) is not None,
         has_zero=_ZERO.search(description) is not None,
@@ -329,9 +359,10 @@ def _said(description: str, axes: frozenset[str], *, whole: bool) -> Said:
         are_signed=bits is not None and bits["signed"] is not None,
         are_any_after=any_after is not None,
         padding=nothing if nothing in axes else None,
-        step=int(step[1]) if (step := _MULTIPLES.search(description)) else 1,
+        step=max(int(step[1]), 1) if step else 1,
+        are_any=_ANY.search(description) is not None,
         are_unit=_match(_UNIT, description) is not None,
-        are_shares=_match(_SHARES, description) is not None,
+        are_shares=are_shares and not _NOT_OF_ROWS.search(description),
         are_trailing=bool(sentinels) and _TRAILING.search(description) is not None,
     )
 
@@ -343,38 +374,56 @@ def _with_digits(description: str, axes: Collection[str]) -> str:
     text = re.sub(r"\bminus (?=\d)", "-", text, flags=re.I)
     text = re.sub(r"(?<![\w.])(\d+)\.0+(?![\w.]*\d)", r"\1", text)
     text = re.sub(r"(\d) \([^()\d]*\)(?= (?:to|through)\b)", r"\1", text)
-    return text if "pi" in axes else _PI.sub(lambda match: str(int(match[1] or 1) * PI), text)
+    if "pi" in axes:
+        return text
+    return _PI.sub(lambda match: f"{float(match[1] or 1) * PI:.7g}", text)
 
 
-def _choices(description: str, sentinels: Collection[int], *, is_alone: bool) -> tuple[int, ...]:
+def _choices(
+    description: str, sentinels: Collection[int], ends: _Ends, *, whole: bool
+) -> tuple[int, ...]:
     """All the numbers that there are, if they are listed, with those that stand for nothing.
 
-    Or if it is said what each stands for, and this ``is_alone``: there is no range or sentinel.
+    Or if it is said what each stands for, and there is no range; of more than two, no sentinel.
     """
-    if listed := _CHOICES.search(description) or _ONE_OF.search(description):
+    if listed := _CHOICES.search(description) or _match(_ONE_OF, description, alone=True):
         numbers = [*map(int, re.findall(r"-?\d+", listed["choices"]))]
         return (*(n for n in sentinels if n not in numbers), *numbers)
-    if _FLAGS.search(description) and is_alone:
-        return (*sentinels, 0, 1)
-    is_alone = is_alone and not sentinels
-    found = [] if _NO_MEANING.search(description) else [*_MEANING.finditer(description)]
+    if ends != _Ends(None, None) or _NO_MEANING.search(description):
+        return ()
+    found = [*_MEANING.finditer(description)]
     meant = [int(each[1]) for each in found]
     first = meant[0] if meant else 0
     is_said = first == 0 or (first == 1 and all(each["verb"] for each in found))
-    is_whole = len(meant) > 2 and is_said and meant == [*range(first, first + len(meant))]
-    return tuple(meant) if is_whole and is_alone else ()
+    if len(meant) > 2 and is_said and meant == [*range(first, first + len(meant))]:
+        return () if sentinels else tuple(meant)
+    named = {float(each) for each in re.findall(r"(?<![-\w.])\d+(?:\.\d+)?", description)}
+    is_either = whole or (_EITHER.search(description) and not _BETWEEN.search(description))
+    return (
+        (*sentinels, 0, 1)
+        if is_either and named == {0.0, 1.0} and _FLAGS.search(description)
+        else ()
+    )
 
 
-def _match(form: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """The first place where a form is said, and not the opposite."""
+def _match(form: re.Pattern[str], text: str, *, alone: bool = False) -> re.Match[str] | None:
+    """The first place where a form is said, and not the opposite.
+
+    ``alone``: nothing before it in the sentence says that it is about something else.
+    """
+    return next(_matches(form, text, alone=alone), None)
+
+
+def _matches(form: re.Pattern[str], text: str, *, alone: bool) -> Iterator[re.Match[str]]:
     for match in form.finditer(text):
         begin = match.start() + len(match[0]) - len(match[0].lstrip(" .;,:("))
         before = re.split(r"[.;:(]", text[:begin])[-1]
         before = _NO_REPEATS.sub("", _NOT_NEGATIVE.sub("", before))
         is_denied = not _CONDITION.search(match[0]) and _NEGATED.match(text, match.end())
-        if not _NEGATION.search(before) and not is_denied:
-            return match
-    return None
+        clause = f"{before}{match[0]}" if alone else before
+        is_elsewhere = alone and _ELSEWHERE.search(clause)
+        if not _NEGATION.search(clause) and not is_denied and not is_elsewhere:
+            yield match
 
 
 class _Ends(NamedTuple):
@@ -393,10 +442,14 @@ class _Ends(NamedTuple):
         return _Ends(least, most)
 
 
-def _both_ends(text: str, axes: Collection[str]) -> _Ends | None:
-    for match in chain.from_iterable(form.finditer(text) for form in _RANGES):
+def _both_ends(text: str, axes: Collection[str], others: Collection[str]) -> _Ends | None:
+    for match in chain.from_iterable(
+        _matches(form, text, alone=form is not _RANGE) for form in _RANGES
+    ):
         low, high = (_bound(match[end], axes) for end in ("low", "high"))
         how = match.groupdict()
+        if how.get("of") in others or _ELSEWHERE.search(match[0]):
+            continue
         is_between = how.get("between") is not None
         is_list = how.get("conjunction") and not is_between  # as in 0, 1 and 2
         if low is None or high is None or is_list:
@@ -408,23 +461,31 @@ def _both_ends(text: str, axes: Collection[str]) -> _Ends | None:
     return None
 
 
-def _one_end(text: str, axes: Collection[str]) -> _Ends:
+def _one_end(text: str, axes: Collection[str], others: Collection[str]) -> _Ends:
     """A least number, a most, or one of each that are said apart; None for what isn't said."""
-    least, most = _LEAST.search(text), _MOST.search(text)
+    least, most = _end_of(_LEAST, text, others), _end_of(_MOST, text, others)
+    least = least or (most and _AND_LEAST.match(text, most.end()))
+    most = most or (least and _AND_MOST.match(text, least.end()))
     low, is_open = None, False
     if least:
-        low = _bound(least["least"] or least["on"] or least["above"], axes)
-        is_open = least["above"] is not None
+        low = _bound(least["least"] or least["on"] or least["above"] or least["low"], axes)
+        is_open = least["above"] is not None or least["low_sign"] == ">"
     elif _POSITIVE.search(text) or _NOT_NEGATIVE.search(text):
         low, is_open = 0, _NOT_NEGATIVE.search(text) is None
-    elif _FROM_ONE.search(text):
+    elif _match(_FROM_ONE, text):
         low = 1
     high, is_below = None, False
     if most:
-        high, is_below = _bound(most["most"] or most["below"], axes), most["below"] is not None
-    elif _NEGATIVE.search(text) or _NOT_POSITIVE.search(text):
+        high = _bound(most["most"] or most["below"] or most["high"], axes)
+        is_below = most["below"] is not None or most["high_sign"] == "<"
+    elif _NOT_POSITIVE.search(text) or (_NEGATIVE.search(text) and "positive" not in text.lower()):
         high, is_below = 0, _NOT_POSITIVE.search(text) is None
     return _Ends(low, high, is_open, is_below)
+
+
+def _end_of(form: re.Pattern[str], text: str, others: Collection[str]) -> re.Match[str] | None:
+    """The first end of one form that is none of something else."""
+    return next((each for each in form.finditer(text) if each["of"] not in others), None)
 
 
 def _bound(text: str, axes: Collection[str]) -> Bound | None:

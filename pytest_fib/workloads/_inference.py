@@ -183,7 +183,7 @@ def infer(subject: Subject) -> Inferred | None:
     rule, axes = inferred.rule, subject.definition.axes
     if not isinstance(rule, kinds.Integers) or rule.min not in (0, 1) or rule.max not in axes:
         return inferred
-    if not re.fullmatch(_LENGTHS, subject.name):
+    if rule.step != 1 or not re.fullmatch(_LENGTHS, subject.name):
         return inferred
     return replace(inferred, rule=kinds.SeqLens(max=rule.max, allow_empty=rule.min == 0))
 
@@ -197,7 +197,8 @@ def _infer(subject: Subject) -> Inferred | None:
     if (rule := of_description(Described(subject.said, subject.spec))) is None:
         return None
     doubts = []
-    if isinstance(rule, kinds.Integers) and subject.said.bits is None:
+    is_whole_range = subject.said.bits is not None or subject.said.are_any
+    if isinstance(rule, kinds.Integers) and not is_whole_range:
         doubts += [f"from {rule.min}"] if subject.said.least is None else []
         doubts += [f"up to {rule.max}"] if subject.said.most is None else []
     return Inferred(rule, subject.source, tuple(doubts))

@@ -17,6 +17,7 @@ from pytest_fib.data import (
     ON_REQUEST,
     VALUE_PATTERNS,
     Definition,
+    DType,
     FixedValue,
     InputRule,
     Workload,
@@ -607,7 +608,7 @@ def _limits(
     dtype = definition.inputs[name].dtype
     if dtype.is_floating:
         return
-    yield from _enough_to_differ(rule, definition.inputs[name].shape or ("1",))
+    yield from _enough_to_differ(rule, definition.inputs[name].shape or ("1",), dtype)
     if dtype.itemsize_bits > SMALL_INTEGERS or name in inferred:
         return
     for parameter, held in rule.marked(kinds.Held):
@@ -615,10 +616,11 @@ def _limits(
             yield f"{value} <= {int(dtype.ends[1]) - held.plus}"
 
 
-def _enough_to_differ(rule: InputRule, shape: Sequence[str]) -> Iterator[str]:
+def _enough_to_differ(rule: InputRule, shape: Sequence[str], dtype: DType) -> Iterator[str]:
     """That a range has as many whole numbers as a row, if all of it are different."""
-    if isinstance(rule, kinds.Sorted) and rule.unique and rule.max is not None:
-        yield f"{shape[-1]} <= {rule.max} - ({rule.min}) + 1"
+    if isinstance(rule, kinds.Sorted) and rule.unique:
+        most = int(dtype.ends[1]) if rule.max is None else rule.max
+        yield f"{shape[-1]} <= {most} - ({rule.min}) + 1"
 
 
 def _is_size_from(definition: Definition, value: object, least: float | str) -> bool:

@@ -476,9 +476,11 @@ class Expressions:
 
     def _axes_of_a_side(self, tensor: ast.expr) -> Axes | None:
         """The axes of the side of a calculation that are known, where the other's aren't."""
+        most = max((len(spec.shape or ()) for spec in self._outputs.values()), default=0)
         match self.value_of(tensor) or tensor:
             case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.MatMult):
-                return self._axes(left) or self._axes(right)
+                axes = self._axes(left) or self._axes(right) or ()
+                return axes if len(axes) >= most else None  # a bias says nothing of rows
         return None
 
     def has_axes(self, tensor: ast.expr) -> bool:

@@ -322,6 +322,9 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         arguments = [each.arg for each in run.args.args]
         reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
         reader.visit(run)
+        for name, axes in reader.along.items():  # or parts of it, as one column of each pair
+            if len(axes) > 1 and name not in reader.held | uses.capped:
+                uses.picks[name] = f"min({', '.join(map(str, axes))})"
         uses.guessed_picks = {*reader.guessed} - {*uses.picks}
         uses.picks = {**reader.guessed, **uses.picks}
         uses.left_out = reader.left_out()
@@ -407,6 +410,10 @@ class _Reader(ast.NodeVisitor):
         self._tests: dict[int, ast.expr] = {}
         #: Axes that indices may be along, if nothing says that they are along others.
         self.guessed: dict[str, str | int] = {}
+        #: The axes that integers index as they are, in order.
+        self.along: dict[str, dict[str | int, None]] = {}
+        #: Integers that are held against the size of an axis: what is beyond counts otherwise.
+        self.held: set[str] = set()
         #: How often each variable is assigned.
         self._stores = Counter[str]()
 
@@ -1020,18 +1027,16 @@ class _Reader(ast.NodeVisitor):
             return
         made = self._expressions.size_of_made(tensor, dim)
         axis, more = made or (self._expressions.axis(tensor, dim, name, is_put=is_put), None)
-        if axis is not None and not (made or self._expressions.has_axes(tensor)):
-            self.guessed.setdefault(name, axis)
-        elif axis is not None:
-            self._uses.picks[name] = self._below_both(self._uses.picks.get(name, axis), axis, name)
+        if axis is not None:
+            is_known = made is not None or self._expressions.has_axes(tensor)
+            self._note_picked(name, axis, index, is_known=is_known)
         if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
 
-    def _below_both(self, one: str | int, other: str | int, name: str) -> str | int:
-        """What an index is below that picks along two axes, or of which a part does along each."""
-        if one == other or name in self._uses.capped:
-            return one
-        return f"min({one}, {other})"
+    def _note_picked(self, name: str, axis: str | int, index: ast.expr, *, is_known: bool) -> None:
+        (self._uses.picks if is_known else self.guessed).setdefault(name, axis)
+        if is_known and self._expressions.is_as_given(index):
+            self.along.setdefault(name, {})[axis] = None
 
     def _picks_in_range(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         """Note where a range ends whose numbers are indices: lengths, or the offsets of a part."""
@@ -1216,6 +1221,7 @@ class _Reader(ast.NodeVisitor):
         self._note_limits(node.left, *node.comparators)
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         most = self._expressions.size(node.comparators[0])
+        self.held |= {name} if name and isinstance(most, str) else set()
         is_above = isinstance(node.ops[0], ast.Gt) and isinstance(most, str)
         if name is not None and is_above and self._selects(node):
             self._uses.beyond.setdefault(name, str(most))

@@ -59,13 +59,15 @@ def _ascending(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -
     """Make each of a row larger than the one before it."""
     length, low = tensor.shape[-1], context.number(rule.min)
     if tensor.dtype.is_floating_point:
-        high = float(length) if rule.max is None else context.number(rule.max)
+        largest = min(float(length), torch.finfo(tensor.dtype).max)
+        high = largest if rule.max is None else context.number(rule.max)
         gaps = torch.empty(tensor.shape, dtype=torch.float64, device=tensor.device)
         gaps.uniform_(0.125, 1, generator=context.device_random)
         share = gaps.cumsum(-1).sub_(gaps[..., :1]).div_(gaps.sum(-1, keepdim=True))
         tensor.copy_(low + (high - low) * share)
         return
-    high = length + SORTED_INTEGERS if rule.max is None else context.number(rule.max)
+    largest = min(length + SORTED_INTEGERS, torch.iinfo(tensor.dtype).max)
+    high = largest if rule.max is None else context.number(rule.max)
     # In order and each as much larger as there are before it: all are different, and in the range.
     most = max(int(high) - max(length - 1, 0), int(low))
     wide = torch.empty(tensor.shape, dtype=torch.int64, device=tensor.device)

@@ -85,6 +85,26 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("From 1 to 3 rows each", "values"),
         ("One for each row", "values"),
         ("No one is above 1 of them", "values"),
+        ("Slope, 0 or 0.5", "values"),
+        ("One of 1, 2 or 2.5", "values"),
+        ("From 0 to 2.5 kHz", "values"),
+        ("From 0 to 0.5 pi", "uniform, min 0, max 1.570796, ends True"),
+        ("From 0 to pi/2", "values"),
+        ("Not between 0 and 1.", "values"),
+        ("Anything not in the range [0, 1].", "values"),
+        ("The output is normalized to [0, 1].", "values"),
+        ("Logits, which are clamped to [-5, 5].", "values"),
+        ("Scores; softmax maps these to numbers between 0 and 1", "values"),
+        ("Exponent of x; x >= 0.", "values"),
+        ("Kept if it is finite and above 0.", "values"),
+        ("Mixing weight, 0 for the old and 1 for the new", "values"),
+        ("Alpha: 0 where transparent, 1 where opaque, in between at edges", "values"),
+        ("Weights, normalized to 1 by the kernel", "values"),
+        ("Columns sum to 1", "values"),
+        ("Between -1 and 1, adding to 1", "uniform, min -1, max 1, ends True"),
+        ("Logits whose softmax can never be negative", "values"),
+        ("Slope of each, negative, or positive", "values"),
+        ("Sorted, in (0, 1)", "sorted, min 0.00390625, max 0.9921875"),
     ],
 )
 def test_a_description_may_say_what_floating_numbers_there_are(description, rule):
@@ -135,6 +155,16 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "Ascending, all distinct, 0 to 9", "sorted, max 9, unique True"),
         ("which[n]:i32", "Sorted, no repeats", "sorted, unique True"),
         ("which[n]:i32", "Arrival, oldest first", "sorted"),
+        ("which[n]:i32", "Ascending, but not strictly ascending.", "sorted"),
+        ("which[n]:u8", "Strictly ascending", "sorted, max 255, unique True"),
+        ("which[n]:i32", "1 to 10, a multiple of 16", "integers, min 1, max 10"),
+        ("which[n]:i32", "0 to 96, need not be a multiple of 16.", "integers, min 0, max 96"),
+        ("which[n]:i32", "0 is a pad, 1 is a start; 2 is an end.", "one_of, values [0, 1, 2]"),
+        ("which[n]:i32", "0 for none, 1 for one, and so on.", NOTHING),
+        ("which[n]:i32", "Excludes ids between 2 and 5", NOTHING),
+        ("which[n]:i32", "Masked unless 0 <= id < 4", NOTHING),
+        ("which[n]:i32", "Count. n >= 4.", NOTHING),
+        ("which[n]:fp8", "0 or 1", "one_of, values [0, 1]"),
         ("which[n]:i32", "Query, 2 to 4 heads", NOTHING),
         ("which:i8", "Not negative.", "integers, min 0, max 127, ends True"),
         ("which[n]:u8", "Keys of 8 bits.", "integers, min 0, max 255"),
@@ -236,8 +266,31 @@ def test_sentinels_are_behind_the_others_if_that_is_said():
     ):
         made = rule_of("which[n]:i32", description, PICKS)
         assert str(made) == "indices, below n, unique False, pad -1"
-    made = rule_of("which[n]:i32", "Rows; missing ones are -1", PICKS)
-    assert str(made) == "indices, sentinels [-1], below n, unique False"
+    for description in (
+        "Rows; missing ones are -1",
+        "Row of each, -1 where it is beyond the window.",
+        "Parents; -1 for trailing whitespace.",
+    ):
+        made = rule_of("which[n]:i32", description, PICKS)
+        assert str(made) == "indices, sentinels [-1], below n, unique False"
+    for description in ("Rows; the default is -1.", "Rows, shifted by -1", "Rows. None is -1."):
+        made = rule_of("which[n]:i32", description, PICKS)
+        assert str(made) == "indices, below n, unique False"
+
+
+def test_indices_that_are_put_somewhere_all_differ_also_in_order():
+    data = signature("op", "n k s d=4", "x[n,k,d]:f32 which[n,k]:i64", "y[s,d]:f32")
+    data["inputs"]["which"]["description"] = "Slots, ascending."
+    data["reference"] = (
+        "import torch\ndef run(x, which):\n    out = torch.zeros(9, 4)\n"
+        "    out[which] = x\n    return out\n"
+    )
+    assert plan(Definition.model_validate(data)).rules["which"].unique == "everywhere"
+
+
+def test_lengths_of_which_any_is_right_are_lengths():
+    cuts = "def run(x, which):\n    return torch.stack([x[:n].sum() for n in which.tolist()])"
+    assert rule_of("which[rows]:i32", "Any number.", cuts).kind == "seq_lens"
 
 
 def test_what_a_definition_states_comes_before_its_descriptions():

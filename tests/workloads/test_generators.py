@@ -285,6 +285,15 @@ def test_sorted_numbers_may_all_be_different(dtype, n):
         assert plan(definition).broken({"rows": 1, "n": 102}) is not None
 
 
+def test_sorted_numbers_that_differ_are_what_a_small_dtype_holds():
+    data = signature("op", "rows n", "x[rows,n]:i8", "y[n]:i8")
+    rules = {"x": {"kind": "sorted", "unique": True}}
+    definition = Definition.model_validate(data | {"workloads": {"inputs": rules}})
+    x = make_inputs(definition, make_workload(definition, {"rows": 3, "n": 100}, 0, {}))["x"]
+    assert (x.int().diff(dim=-1) > 0).all()
+    assert plan(definition).broken({"rows": 3, "n": 129}) is not None
+
+
 @pytest.mark.parametrize("dtype", fitting("sorted"))
 @pytest.mark.parametrize("values", ["normal", "ones", "outlier"])
 def test_sorted_numbers_never_fall(dtype, values):
