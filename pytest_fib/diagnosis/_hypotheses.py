@@ -246,8 +246,9 @@ def _moved(
     if not x.is_floating_point() and rule.kind not in _MOVABLE:
         return
     for dim, (size, axis) in enumerate(zip(x.shape, axes, strict=False)):
-        if size < 2 or (size == 2 and axis in definition.var_axes):
-            continue  # what is of two may agree with anything
+        of_two = not x.is_floating_point() and axis in definition.var_axes
+        if size < 2 or (size == 2 and of_two):
+            continue  # two indices may agree with anything
         for words, order in _orders(size):
             yield words.format(dimension(axis, dim)), _along(x, dim, order)
     for i, j in combinations(range(x.dim()), 2):
