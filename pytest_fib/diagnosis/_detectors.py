@@ -125,9 +125,12 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     opposite = got.isinf() & expected.isinf() & (got != expected)
     if share(opposite) >= SOME and share(infinite | lost | opposite) >= MOST:
         yield "infinity", f"wrong infinities{where(output)}"
-    elif infinite.any() and lost.any() and share(infinite | lost) >= MOST:
-        special = f"{float(got[infinite][0]):g}"
-        yield "infinity", f"{special} where numbers are expected, and vice versa{where(output)}"
+    extra, missing = ~got.isfinite() & expected.isfinite(), got.isfinite() & ~expected.isfinite()
+    if min(share(extra), share(missing)) >= SOME and share(extra | missing) >= MOST:
+        pattern, special = "infinity", f"{float(got[extra][0]):g}"
+        if special == "nan":
+            pattern, special = "nan", "NaN"
+        yield pattern, f"{special} where numbers are expected, and vice versa{where(output)}"
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"

@@ -796,3 +796,10 @@ def test_no_cause_is_guessed_of_what_is_wrong_in_part_of_the_last_elements():
     found = explained(kind, put(some, -1, value=lambda x: x * 1.5 + 1), expected)
     assert "at the last of 193 along classes" in found.sentence
     assert "off by one" not in found.sentence
+
+
+def test_nan_that_changes_places_with_a_number_is_there_and_missing():
+    expected = normal(VECTOR[1])
+    expected[::2] = math.nan
+    found = explained(VECTOR, lambda x: x.view(-1, 2).flip(1).reshape(-1), expected)
+    assert found.sentence.startswith("out: NaN where numbers are expected, and vice versa")
