@@ -430,7 +430,7 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         number = _dealt(int(low), int(high), special, workload.seed, place)
     else:
         turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
-        if steps is not None and inputs.number(rule.min) == low:  # not of multiples
+        if isinstance(rule, kinds.Integers) and inputs.number(rule.step) == 1:
             high = _perhaps_a_size(low, high, inputs, _seed(workload.seed, f"{name}/size"))
         any_of = _any_float if steps is None else _any_integer
         number = special[turn] if turn < len(special) else any_of(low, high, source)

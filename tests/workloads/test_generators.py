@@ -1581,3 +1581,53 @@ def test_numbers_of_8_bits_have_the_special_values_that_they_hold_where_a_refere
         x = make_inputs(definition, make_workload(definition, {"n": 4, "d": 9}, seed, {}))["x"]
         found |= {str(value) for value in x.float().flatten().tolist()} & {"inf", "-inf", "nan"}
     assert found == special
+
+
+def made_of(inputs, axes, rules, seed, values=None):
+    data = signature("op", " ".join(axes), inputs, "y[n]:f32")
+    definition = Definition.model_validate(data | {"workloads": {"inputs": rules}})
+    regime = {} if values is None else {"values": values}
+    return make_inputs(definition, make_workload(definition, axes, seed, regime))
+
+
+def test_probabilities_are_now_and_then_close_to_those_of_another_input():
+    rules = {name: {"kind": "probabilities"} for name in ("target", "draft")}
+    ratios = []
+    for seed in range(2 * TURNS):
+        made = made_of("target[n,v]:f32 draft[n,v]:f32", {"n": 8, "v": 50}, rules, seed)
+        assert all(torch.allclose(x.sum(-1), torch.ones(8), atol=1e-5) for x in made.values())
+        ratios.append(float((made["draft"] / made["target"]).log().abs().mean()))
+    assert sum(ratio < 0.5 for ratio in ratios) >= TURNS // 4
+    assert sum(ratio > 1 for ratio in ratios) >= TURNS // 4
+
+
+def test_half_of_some_rows_of_probabilities_is_in_their_last_elements():
+    rules, shares = {"p": {"kind": "probabilities"}}, []
+    for seed in range(TURNS):
+        p = made_of("p[n,v]:f32", {"n": 64, "v": 800}, rules, seed)["p"]
+        assert torch.allclose(p.sum(-1), torch.ones(64), atol=1e-4)
+        shares.append(float((p[:, -100:].sum(-1) > 0.5).double().mean()))
+    assert sum(0.2 < share < 0.8 for share in shares) >= TURNS // 8
+
+
+@pytest.mark.parametrize("count", [2, 4, 5, 9])
+def test_a_product_of_large_values_of_all_inputs_is_a_float32(count):
+    names = [f"x{i}" for i in range(count)]
+    inputs = " ".join(f"{name}[n,v]:f32" for name in names)
+    for seed in range(count):
+        made = made_of(inputs, {"n": 64, "v": 64}, {}, seed, values="negative")
+        largest = [float(x.abs().max()) for x in made.values()]
+        assert max(largest) > 1e9  # one leads
+        assert torch.tensor(largest).log2().sum() < 104 + 3 * count
+
+
+def test_integer_scalars_of_a_wide_range_are_often_no_larger_than_a_size():
+    rules, found = {"most": {"kind": "integers", "min": 0, "max": 100_000}}, []
+    for seed in range(300):
+        found.append(made_of("most:i32 x[n]:f32", {"n": 37}, rules, seed)["most"])
+    assert sum(2 < number <= 37 for number in found) > 60
+    assert sum(number > 37 for number in found) > 30
+    stepped = {"most": {"kind": "integers", "min": 0, "max": 100_000, "step": 16}}
+    for seed in range(50):
+        number = made_of("most:i32 x[n]:f32", {"n": 37}, stepped, seed)["most"]
+        assert number % 16 == 0
