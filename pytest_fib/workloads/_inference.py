@@ -445,6 +445,8 @@ def _token_ids(subject: Subject) -> InputRule | None:
         return None
     # What a tensor that is longer by one has for them is where padding goes.
     n, picked = subject.const(rows), subject.uses.picks.get(subject.name)
+    if picked is None and subject.name in subject.uses.any_bits:  # it may be hashed
+        subject.doubts.append(f"below {rows}")
     is_longer = (picked, subject.uses.spare.get(subject.name)) == (rows, 1)
     if n is not None and (is_longer or str(picked) == str(n + 1)):
         return kinds.Positions(below=rows, sentinels=[n])

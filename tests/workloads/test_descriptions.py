@@ -319,6 +319,18 @@ def test_what_is_cut_at_may_be_beyond_an_axis_if_that_is_said():
     assert str(made) == "seq_lens, max min(n, 15), allow_empty True"
 
 
+def test_tokens_that_are_hashed_are_as_many_as_is_said():
+    data = signature("op", "n buckets d=4", "tokens[n]:i64 table[buckets,d]:f32", "y[n,d]:f32")
+    data["inputs"]["tokens"]["description"] = "token ids, 0 to 128255"
+    data["reference"] = (
+        "def run(tokens, table):\n"
+        "    two = (tokens * 1000003) ^ (tokens.roll(1) * 8191)\n"
+        "    return table[two % table.shape[0]]\n"
+    )
+    rule = plan(Definition.model_validate(data)).rules["tokens"]
+    assert str(rule) == "integers, min 0, max 128255"
+
+
 def test_a_scalar_may_be_one_of_those_listed():
     adds = "def run(x, which):\n    return x + which"
     assert str(rule_of("which:f32", "Added to it, 0 or 1", adds)) == "one_of, values [0, 1]"
