@@ -60,6 +60,8 @@ MOST_NEAR = 8
 ONES_TURN = 10
 #: Of so many workloads, one has integers that each are the place before their own; which one.
 CHAIN_TURNS, CHAIN_TURN = 12, 7
+#: Of so many, one has rows of at least so many integers that repeat up to so many; which one.
+PERIODIC_TURNS, LEAST_REPEATED, MOST_PERIOD, PERIODIC_TURN = 12, 4, 24, 8
 #: Of so many workloads, one has rows whose largest element an index picks; and one has integers
 #: of which that share is what another input has.
 PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
@@ -134,6 +136,8 @@ def _put_limits(
         is_free = not constraints_on(name, context.definition)
         if is_free:
             _make_alike(tensor, rule, context)
+            if isinstance(rule, kinds.Positions) or not rule.ends:  # else one setting for each row
+                _make_periodic(tensor, context)
         _clamp(tensor, numbers, rule, context)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
         if edges and context.turn % INTEGER_TURNS == 1 and is_free:
@@ -446,6 +450,25 @@ def _make_alike(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> 
     are_counts = isinstance(rule, kinds.Integers) and not rule.ends and tensor.element_size() > 1
     if are_counts and context.turn == ONES_TURN and bool(context.allows(rule, torch.tensor(1))):
         tensor.fill_(1)
+
+
+def _make_periodic(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make rows of integers repeat their first few, from the start or later on, now and then.
+
+    As text that loops: random numbers hardly ever equal those a few places before.
+    """
+    length = tensor.shape[-1] if tensor.dim() else 0
+    is_turn = context.turn % PERIODIC_TURNS == PERIODIC_TURN
+    if length < LEAST_REPEATED or not is_turn or context.all_alike or context.nearly_alike:
+        return
+    rows, random = tensor.view(-1, length), context.host_random
+    period = torch.randint(1, min(MOST_PERIOD, length // 2) + 1, (len(rows), 1), generator=random)
+    begin = torch.randint(-(length // 2), length // 2, (len(rows), 1), generator=random).clamp_min(
+        0
+    )
+    at = torch.arange(length)
+    source = torch.where(at < begin, at, begin + (at - begin) % period)
+    tensor.copy_(rows.gather(1, source.to(tensor.device)).view(tensor.shape))
 
 
 def _are_places(name: str, context: FillContext) -> bool:

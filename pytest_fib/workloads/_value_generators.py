@@ -346,8 +346,8 @@ def _labels(tensor: torch.Tensor, rule: kinds.Labels, context: FillContext) -> N
     if turn % 8 in LABELS_BELOW_ZERO_TURNS and tensor.dtype.is_signed:
         tensor.sub_(most // 2 + 1)
     if turn % 2 and room > 0:
-        # By the round as well: all of a vector are equal in each third of these turns.
-        case = (turn // 2 + context.round_number) % len(LABEL_SHIFTS)
+        # Not each third of these turns the same: in some all of a vector are equal.
+        case = (turn // 2 + turn // 8 + context.round_number) % len(LABEL_SHIFTS)
         shift = min(LABEL_SHIFTS[case](bits), room)
         if case < len(LABEL_SHIFTS) - 1:
             tensor.bitwise_left_shift_(shift)

@@ -1631,3 +1631,20 @@ def test_integer_scalars_of_a_wide_range_are_often_no_larger_than_a_size():
     for seed in range(50):
         number = made_of("most:i32 x[n]:f32", {"n": 37}, stepped, seed)["most"]
         assert number % 16 == 0
+
+
+def test_rows_of_integers_now_and_then_repeat_a_few():
+    rules, periods = {"ids": {"kind": "integers", "min": 0, "max": 9999}}, set()
+    for seed in range(2 * TURNS):
+        ids = made_of("ids[n,m]:i32 x[n]:f32", {"n": 64, "m": 300}, rules, seed)["ids"]
+        last = ids[:, -60:]
+        periods |= {p for p in range(2, 30) if (last[:, p:] == last[:, :-p]).all(1).any()}
+    assert len(periods & {*range(2, 25)}) > 20
+
+
+def test_labels_of_a_vector_now_and_then_differ_in_their_lowest_bits_alone():
+    rules, found = {"ids": {"kind": "labels"}}, 0
+    for seed in range(TURNS):
+        ids = made_of("ids[n]:i64 x[n]:f32", {"n": 50}, rules, seed)["ids"]
+        found += len(ids.unique()) > 1 and len(ids.float().unique()) == 1
+    assert found >= 2
