@@ -136,8 +136,7 @@ def _put_limits(
         is_free = not constraints_on(name, context.definition)
         if is_free:
             _make_alike(tensor, rule, context)
-            if isinstance(rule, kinds.Positions) or not rule.ends:  # else one setting for each row
-                _make_periodic(tensor, context)
+            _make_periodic(tensor, rule, context)
         _clamp(tensor, numbers, rule, context)
         edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
         if edges and context.turn % INTEGER_TURNS == 1 and is_free:
@@ -452,13 +451,15 @@ def _make_alike(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> 
         tensor.fill_(1)
 
 
-def _make_periodic(tensor: torch.Tensor, context: FillContext) -> None:
+def _make_periodic(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> None:
     """Make rows of integers repeat their first few, from the start or later on, now and then.
 
-    As text that loops: random numbers hardly ever equal those a few places before.
+    As text that loops: random numbers hardly ever equal those a few places before. Not those of
+    which the ends are asked for, which are settings, one of each row.
     """
     length = tensor.shape[-1] if tensor.dim() else 0
-    is_turn = context.turn % PERIODIC_TURNS == PERIODIC_TURN
+    is_data = not getattr(rule, "ends", False)
+    is_turn = is_data and context.turn % PERIODIC_TURNS == PERIODIC_TURN
     if length < LEAST_REPEATED or not is_turn or context.all_alike or context.nearly_alike:
         return
     rows, random = tensor.view(-1, length), context.host_random
