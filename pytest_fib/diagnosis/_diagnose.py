@@ -10,7 +10,7 @@ import torch
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
-from pytest_fib.diagnosis._hypotheses import hypothetical_outputs
+from pytest_fib.diagnosis._hypotheses import InputHypothesis, hypothetical_outputs
 from pytest_fib.diagnosis._localize import (
     LAST,
     PADDING,
@@ -218,7 +218,7 @@ def _misread_input(outputs: Sequence[WrongOutput], failure: Failure) -> Diagnosi
             continue
         samples = [(out, out.any_sample, value) for out, value in sides]
         whole = all(share(out.near(x, take(value, x.at))) >= HELD for out, x, value in samples)
-        if not (whole or hypothesis.partial):
+        if not (whole or hypothesis.partial) or _says_too_much(hypothesis, outputs, context):
             continue
         if not holds_for_other_seeds(hypothesis, outputs, context, whole=whole):
             continue
@@ -230,6 +230,18 @@ def _misread_input(outputs: Sequence[WrongOutput], failure: Failure) -> Diagnosi
         return None
     sentence = f"as if {partial.words}, {location.phrase}"
     return _at_held_place(partial.pattern, sentence, outputs[0], failure, location)
+
+
+def _says_too_much(
+    hypothesis: InputHypothesis, outputs: Sequence[WrongOutput], context: CallContext
+) -> bool:
+    """Whether values that a hypothesis is unlike explain what is wrong as well."""
+    if hypothesis.unlike is None or context.reference_outputs is None:
+        return False
+    values = context.reference_outputs(hypothesis.unlike)
+    return values is not None and all(
+        out.agrees(out.wrong_sample, take(values[out.name], out.wrong_sample.at)) for out in outputs
+    )
 
 
 def _support(output: WrongOutput, values: torch.Tensor) -> float:

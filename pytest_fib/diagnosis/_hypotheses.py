@@ -73,6 +73,7 @@ class InputHypothesis:
     ``words`` fit after "as if". ``back`` turns an output of the reference, whose axes it is given,
     into what such a kernel writes. ``pattern`` is that of the diagnosis. What is not ``partial``
     explains all that is wrong or nothing: of a few indices, other ones are what they are by chance.
+    Where values that it is ``unlike`` explain as much, it says too much.
     ``elsewhere`` makes other values for inputs, and what the hypothesis says that they are read as.
     """
 
@@ -82,6 +83,7 @@ class InputHypothesis:
     pattern: str = "misread input"
     partial: bool = True
     elsewhere: Elsewhere | None = None
+    unlike: Mapping[str, Any] | None = None
 
 
 def input_hypotheses(
@@ -393,11 +395,12 @@ def _cut_short(
             continue
         if x.is_floating_point():
             covered.add(axis)
-        size = x.shape[dim]
+        size, nothing = x.shape[dim], x.clone()
+        bits(nothing).zero_()
         for count in sorted({1, *TILE_SIZES, *(size % tile for tile in TILE_SIZES)}):
             if 0 < count < size:
                 whole = x.clone()
                 bits(whole).narrow(dim, size - count, count).zero_()
                 last = "one" if count == 1 else str(count)
                 words = f"{name} were 0 at the last {last} of {size} along {dimension(axis, dim)}"
-                yield InputHypothesis(words, {name: whole})
+                yield InputHypothesis(words, {name: whole}, unlike={name: nothing})

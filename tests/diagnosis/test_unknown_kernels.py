@@ -1125,3 +1125,14 @@ def test_a_few_transposed_elements_are_said_to_be_where_they_are(judge):
     assert re.search("dim1 and dim2 are transposed at dim1 6 and at dim2 1$", found.sentence)
     found = diagnosis(judge, square, "return x.mT.contiguous() * 3")
     assert found.sentence == "y: dim1 and dim2 are transposed"
+
+
+def test_of_what_is_left_out_it_is_not_said_how_much_where_any_number_explains_it():
+    definition = define(
+        {"votes": "int64[n, d]", "p": "float32[d]"},
+        {"y": "float32[d]"},
+        "return p + torch.where(2 * votes.sum(0) > len(votes), 0.5, -0.25)",
+        rules={"votes": {"kind": "integers", "min": 0, "max": 1}},
+    )
+    found = _found(definition, lambda votes, p: p - 0.25, 100)
+    assert "at the last" not in found.sentence, found.sentence
