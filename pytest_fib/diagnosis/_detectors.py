@@ -149,12 +149,9 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
 def _instead(values: str, place: str, right: str) -> str:
     """The values at some place, and the expected ones, unless a place has words for both."""
     if place == f" {ONLY_WHERE} {right} expected":
-        return f"{values}{place.replace(ONLY_WHERE, 'where')}"
-    return (
-        f"{values}{place}"
-        if place.endswith("expected")
-        else f"{values}{place}, where {right} expected"
-    )
+        return f"{values} where {right} expected"
+    says_both = place.endswith("expected")
+    return f"{values}{place}" if says_both else f"{values}{place}, where {right} expected"
 
 
 def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
@@ -189,11 +186,15 @@ def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
     """
     context = failure.context
     names = [name for name, x in context.inputs.items() if type(x) is float and x == 0]
-    outputs = context.outputs(dict.fromkeys(names, 1.0)) if names and context.outputs else None
-    other = (outputs or {}).get(output.name)
-    if other is not None and other.shape == output.got.shape:
-        names = [] if share(take(other, output.wrong_sample.at) == 0) > MOST else names
     if not names:
+        return ""
+    outputs = context.outputs(dict.fromkeys(names, 1.0)) if context.outputs else None
+    other = (outputs or {}).get(output.name)
+    if other is None or other.shape != output.got.shape:
+        zeros = 0.0
+    else:
+        zeros = share(take(other, output.wrong_sample.at) == 0)
+    if zeros > MOST:
         return ""
     return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0"
 

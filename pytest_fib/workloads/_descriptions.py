@@ -49,14 +49,14 @@ _TO = r" to | through | ?\.\.\.? ?| up to (?:and including )?"
 #: are shapes.
 _RANGE = re.compile(
     rf"{_BEGIN}{_LEAD}(?:(?:(?!not |never )\w+ )?(?:from |(?P<between>between )))?(?P<low>{_BOUND})"
-    rf"(?P<by>{_TO}| (?P<conjunction>and) )(?P<high>{_BOUND})"
+    rf"(?:{_TO}| (?P<conjunction>and) )(?P<high>{_BOUND})"
     rf"(?P<exclusive>,? \(?exclusive\)?)?{_END}",
     re.I,
 )
 #: The same of numbers alone, behind other words; of one number between two; and with a dash.
 _NUMBERS = re.compile(
     rf"{_BEGIN}(?:[a-z][\w'/-]* ){{0,8}}(?:from |(?P<between>between ))(?P<low>{_NUMBER})"
-    rf"(?P<by>{_TO}| (?P<conjunction>and) )(?P<high>{_NUMBER}){_END}",
+    rf"(?:{_TO}| (?P<conjunction>and) )(?P<high>{_NUMBER}){_END}",
     re.I,
 )
 _CHAIN = re.compile(

@@ -66,7 +66,8 @@ def _ascending(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -
         share = gaps.cumsum(-1).sub_(gaps[..., :1]).div_(gaps.sum(-1, keepdim=True))
         tensor.copy_(low + (high - low) * share)
         return
-    largest = min(length + SORTED_INTEGERS, torch.iinfo(tensor.dtype).max)
+    most_held = 1 if tensor.dtype is torch.bool else torch.iinfo(tensor.dtype).max
+    largest = min(length + SORTED_INTEGERS, most_held)
     high = largest if rule.max is None else context.number(rule.max)
     # In order and each as much larger as there are before it: all are different, and in the range.
     most = max(int(high) - max(length - 1, 0), int(low))

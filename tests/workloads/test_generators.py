@@ -285,6 +285,15 @@ def test_sorted_numbers_may_all_be_different(dtype, n):
         assert plan(definition).broken({"rows": 1, "n": 102}) is not None
 
 
+def test_flags_that_differ_in_a_row_are_false_and_true():
+    data = signature("op", "rows n", "x[rows,n]:bool", "y[n]:bool")
+    rules = {"x": {"kind": "sorted", "unique": True}}
+    definition = Definition.model_validate(data | {"workloads": {"inputs": rules}})
+    x = make_inputs(definition, make_workload(definition, {"rows": 3, "n": 2}, 0, {}))["x"]
+    assert x.tolist() == [[False, True]] * 3
+    assert plan(definition).broken({"rows": 3, "n": 3}) is not None
+
+
 def test_sorted_numbers_that_differ_are_what_a_small_dtype_holds():
     data = signature("op", "rows n", "x[rows,n]:i8", "y[n]:i8")
     rules = {"x": {"kind": "sorted", "unique": True}}
