@@ -9,6 +9,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -169,10 +170,30 @@ class Constraint:
         if relation is None:
             return None
         largest, least = _largest(relation.smaller), _reduced("min", relation.larger)
+        parts = _PartsAsNames(self.tensors)
         return Relation(
-            relation.smaller if largest is None else ast.Name(largest, ast.Load()),
-            relation.larger if least is None else ast.Name(least, ast.Load()),
+            parts.of(relation.smaller if largest is None else ast.Name(largest, ast.Load())),
+            parts.of(relation.larger if least is None else ast.Name(least, ast.Load())),
             relation.strict,
+            parts.found,
+        )
+
+    def orders(self, name: str) -> bool:
+        """Whether it says that no element of a tensor's rows is less than the one before.
+
+        As in ``all(times[:, :-1] <= times[:, 1:])``.
+        """
+        if (relation := self.relation) is None or relation.pair is None:
+            return False
+        sides = [relation.parts.get(side, ("", ())) for side in relation.pair]
+        (one, first), (other, last) = sides
+        *before, but_last = first or (0,)
+        *same, but_first = last or (0,)
+        return (
+            one == other == name
+            and (but_last, but_first) == (slice(None, -1), slice(1, None))
+            and before == same
+            and all(each in (slice(None), ...) for each in before)
         )
 
     def _axis_equal_to(self, tensor_of: Callable[[ast.expr], str | None]) -> tuple[str, str] | None:
@@ -186,11 +207,15 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Relation:
-    """That each element of one side is no larger than that of another, or smaller if ``strict``."""
+    """That each element of one side is no larger than that of another, or smaller if ``strict``.
+
+    A part of a tensor has a name of its own on its side; ``parts`` has the tensor and the index.
+    """
 
     smaller: ast.expr
     larger: ast.expr
     strict: bool
+    parts: Mapping[str, tuple[str, tuple[Any, ...]]] = field(default_factory=dict)
 
     @property
     def pair(self) -> tuple[str, str] | None:
@@ -199,6 +224,10 @@ class Relation:
             case ast.Name(one), ast.Name(other):
                 return one, other
         return None
+
+    def with_parts(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of axes and inputs by name, and those of parts of these, with their memory."""
+        return {**values, **{name: values[of][index] for name, (of, index) in self.parts.items()}}
 
     def bound_of(self, name: str) -> tuple[bool, ast.expr] | None:
         """The bound that this sets on one name: whether it is a lower one, and its expression.
@@ -293,6 +322,20 @@ def bounds_of_elements(
     return least, most
 
 
+def order_of_rows(name: str, definition: Definition) -> bool | None:
+    """Whether constraints state that an input's rows never fall, or that they rise (True).
+
+    None where they don't say.
+    """
+    orders = [
+        each.relation.strict
+        for text in constraints_on(name, definition)
+        for each in parse_all(text, definition)
+        if each.relation and each.orders(name)
+    ]
+    return any(orders) if orders else None
+
+
 def constraints_on(name: str, definition: Definition) -> list[str]:
     """The constraints of a definition that speak of an axis or an input."""
     pattern = rf"\b{re.escape(name)}\b"
@@ -378,6 +421,10 @@ _COMPILE: dict[type[ast.expr], Callable[[Any], Compute]] = {
     ast.BoolOp: _boolean,
     ast.Compare: _comparison,
     ast.Subscript: lambda node: _applied(operator.getitem, node.value, node.slice),
+    ast.Tuple: lambda node: _applied(lambda *parts: parts, *node.elts),
+    ast.Slice: lambda node: _applied(
+        slice, *(each or ast.Constant(None) for each in (node.lower, node.upper, node.step))
+    ),
     ast.Attribute: lambda node: _applied(operator.attrgetter(node.attr), node.value),
     ast.Call: _call,
 }
@@ -390,13 +437,22 @@ def _is_true(value: Any) -> bool:
 
 def _unsupported(tree: ast.expr) -> str | None:
     """The first part of an expression that is not on the lists."""
+    indices = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+    of_indices = {part for index in indices for part in (index, *_parts(index))}
     for node in ast.walk(tree):
-        if not _is_supported(node):
+        if not _is_supported(node, is_index=node in of_indices):
             return repr(ast.unparse(node) or type(node).__name__)
     return None
 
 
-def _is_supported(node: ast.AST) -> bool:
+def _parts(index: ast.expr) -> list[ast.expr]:
+    """What an index has for each dimension, if it is of several."""
+    return index.elts if isinstance(index, ast.Tuple) else []
+
+
+def _is_supported(node: ast.AST, *, is_index: bool) -> bool:
+    if is_index and (isinstance(node, ast.Slice | ast.Tuple) or _is_ellipsis(node)):
+        return True
     match node:
         case ast.Call(ast.Attribute(_, name), _, []):
             return name in _METHODS
@@ -407,6 +463,35 @@ def _is_supported(node: ast.AST) -> bool:
         case ast.Constant(value):
             return isinstance(value, (int, float))
     return isinstance(node, _SUPPORTED)
+
+
+def _is_ellipsis(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+class _PartsAsNames(ast.NodeTransformer):
+    """Parts of tensors get names: their own text, as in ``boxes[:, 0]``."""
+
+    def __init__(self, tensors: Collection[str]) -> None:
+        self._tensors = tensors
+        #: The tensor and the index of each.
+        self.found: dict[str, tuple[str, tuple[Any, ...]]] = {}
+
+    def of(self, tree: ast.expr) -> ast.expr:
+        """A copy of an expression, with names for parts."""
+        named: ast.expr = self.visit(deepcopy(tree))
+        return named
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """The name of a part, if its index has none."""
+        if not isinstance(node.value, ast.Name) or node.value.id not in self._tensors:
+            return node
+        if _names(node.slice):
+            return node
+        index = _compiled(node.slice)({})
+        text = ast.unparse(node)
+        self.found[text] = (node.value.id, index if isinstance(index, tuple) else (index,))
+        return ast.Name(text, ast.Load())
 
 
 class _SizesAsAxes(ast.NodeTransformer):

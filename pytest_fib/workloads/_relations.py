@@ -10,6 +10,7 @@ import torch
 from pytest_fib.data import kinds
 
 if TYPE_CHECKING:
+    from pytest_fib.data import InputRule
     from pytest_fib.workloads._constraints import Constraint, Relation
     from pytest_fib.workloads._plan import Plan
     from pytest_fib.workloads._tensors import InputTensors
@@ -44,9 +45,11 @@ def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made:
     ]
     for attempt in range(ATTEMPTS):
         for constraint, relation in stated:
-            names = [name for name in free if name in constraint.tensors]
-            if names and not constraint.holds(values):
-                _meet(constraint, relation, names, inputs, values, may_swap=attempt == 0)
+            of = {name: name for name in free if name in constraint.tensors}
+            of |= {part: name for part, (name, _) in relation.parts.items() if name in of}
+            if of and not constraint.holds(values):
+                all_values = relation.with_parts(values)
+                _meet(constraint, relation, of, inputs, all_values, may_swap=attempt == 0)
 
 
 def _may_change(tensor: torch.Tensor) -> bool:
@@ -60,20 +63,23 @@ def _may_change(tensor: torch.Tensor) -> bool:
 def _meet(
     constraint: Constraint,
     relation: Relation,
-    free: list[str],
+    free: Mapping[str, str],
     inputs: InputTensors,
     values: Mapping[str, Any],
     *,
     may_swap: bool,
 ) -> None:
-    """Order a pair that is made alike, or limit one input after the other as far as they may be."""
+    """Order a pair that is made alike, or limit one input after the other as far as they may be.
+
+    ``free`` has the input that each name is, or is a part of.
+    """
     if may_swap and relation.pair and {*relation.pair} <= {*free}:
         one, other = relation.pair
-        are_alike = inputs.rules[one] == inputs.rules[other]
+        are_alike = inputs.rules[free[one]] == inputs.rules[free[other]]
         if are_alike and _order(values[one], values[other]) and constraint.holds(values):
             return
-    for name in free:
-        _limit(name, relation, inputs, values)
+    for name, of in free.items():
+        _limit(name, inputs.rules[of], relation, inputs, values)
 
 
 def _order(smaller: torch.Tensor, larger: torch.Tensor) -> bool:
@@ -86,15 +92,23 @@ def _order(smaller: torch.Tensor, larger: torch.Tensor) -> bool:
     return True
 
 
-def _limit(name: str, relation: Relation, inputs: InputTensors, values: Mapping[str, Any]) -> None:
-    """Clamp those elements of an input that its rule allows to be what a constraint leaves."""
+def _limit(
+    name: str,
+    rule: InputRule,
+    relation: Relation,
+    inputs: InputTensors,
+    values: Mapping[str, Any],
+) -> None:
+    """Bring those elements of an input that its rule allows to what a constraint leaves.
+
+    Every other one of these is at the bound then, and the rest anywhere within it.
+    """
     found = relation.bound_of(name)
     if found is None:
         return
     is_least, tree = found
     tensor = values[name]
     bound = torch.as_tensor(relation.compute(tree, values), device=tensor.device)
-    rule = inputs.rules[name]
     is_whole = not tensor.is_floating_point() or isinstance(rule, kinds.Integers)
     end_of = _whole_end if is_whole else _end
     end = end_of(bound, tensor, is_least=is_least, strict=relation.strict)
@@ -102,8 +116,28 @@ def _limit(name: str, relation: Relation, inputs: InputTensors, values: Mapping[
     if limited.shape == tensor.shape:
         # As far as the rule allows it: another input does the rest.
         if ends := inputs.ends(rule):
-            limited = limited.clamp(*map(float if tensor.is_floating_point() else int, ends))
+            low, high = map(float if tensor.is_floating_point() else int, ends)
+            limited = limited.clamp(low, high)
+            spread = _spread(tensor, limited, high if is_least else low, is_whole=is_whole)
+            limited = torch.where(inputs.allows(rule, spread), spread, limited)
         tensor.copy_(torch.where(inputs.allows(rule, limited), limited, tensor))
+
+
+def _spread(
+    tensor: torch.Tensor, limited: torch.Tensor, end: float, *, is_whole: bool
+) -> torch.Tensor:
+    """Numbers that were limited, every other one anywhere from there to the other end."""
+    if not tensor.numel():
+        return limited
+    numbers = (limited, tensor) if tensor.is_floating_point() else (limited.long(), tensor.long())
+    room, excess = (end - numbers[0]), (numbers[1] - numbers[0]).abs()
+    if is_whole:
+        by = excess % (room.abs() + 1)
+    else:
+        by = room.abs() * (excess / excess.amax().clamp(min=torch.finfo(tensor.dtype).tiny))
+    every_other = torch.arange(tensor.numel(), device=tensor.device).reshape(tensor.shape) % 2 == 1
+    moved = (numbers[0] + room.sign() * by).to(tensor.dtype)
+    return torch.where(every_other & (tensor != limited), moved, limited)
 
 
 def _whole_end(

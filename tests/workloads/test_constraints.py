@@ -400,6 +400,65 @@ def test_elements_of_inputs_are_as_constraints_relate_them(constraint, holds, dt
     assert sum(bool((low != high).any()) for low, high in made) > len(made) / 2
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i32"])
+@pytest.mark.parametrize(
+    ("constraint", "holds"),
+    [
+        ("all(boxes[:, 0] <= boxes[:, 2])", lambda boxes: boxes[:, 0] <= boxes[:, 2]),
+        ("all(boxes[..., :2] <= boxes[..., 2:])", lambda boxes: boxes[:, :2] <= boxes[:, 2:]),
+        ("(boxes[:, 1] + 2 <= boxes[:, 3]).all()", lambda boxes: boxes[:, 1] + 2 <= boxes[:, 3]),
+        ("boxes[0] >= 0", lambda boxes: boxes[0] >= 0),
+    ],
+)
+def test_parts_of_inputs_are_as_constraints_relate_them(constraint, holds, dtype):
+    data = signature("op", "n k=4", f"boxes[n,k]:{dtype}", "y[n]:f32", constraint)
+    rule = {"kind": "integers" if dtype == "i32" else "uniform", "min": -200, "max": 300}
+    definition = Definition.model_validate({**data, "workloads": {"inputs": {"boxes": rule}}})
+    differ = 0
+    for seed in range(16):
+        made = filled(definition, make_workload(definition, {"n": 40}, seed))["boxes"]
+        assert bool(holds(made.float()).all())
+        differ += bool((made[:, 0] != made[:, 2]).any())
+    assert differ > 8
+
+
+@pytest.mark.parametrize(
+    "text", ["(n, m) == n", "n == ...", "max((n, m)) == n", "x[(n, m)[0]] == n"]
+)
+def test_only_indices_have_several_parts(text):
+    assert "not supported" in problem(text) or "is not" in problem(text)
+
+
+@pytest.mark.parametrize("sign", ["<=", "<"])
+def test_a_constraint_may_say_that_rows_are_in_order(sign):
+    data = signature(
+        "op", "n m", "x[n,m]:f32 t[n,m]:i64", "y[n,m]:f32", f"all(t[:, :-1] {sign} t[:, 1:])"
+    )
+    data["reference"] = "def run(x, t):\n    return x * t\n"
+    definition = Definition.model_validate(data)
+    rule = plan(definition).rules["t"]
+    assert (rule.kind, rule.unique) == ("sorted", sign == "<")
+    for seed in range(8):
+        times = filled(definition, make_workload(definition, {"n": 4, "m": 30}, seed))["t"]
+        assert bool((times.diff() >= (sign == "<")).all())
+
+
+def test_elements_that_a_constraint_limits_are_not_all_at_the_limit():
+    data = signature("op", "n", "done[n]:i32 total[n]:i32", "y[n]:f32", "all(done <= total)")
+    rules = {
+        "done": {"kind": "integers", "min": 0, "max": 1000},
+        "total": {"kind": "integers", "min": 0, "max": 40},
+    }
+    definition = Definition.model_validate({**data, "workloads": {"inputs": rules}})
+    equal, less = 0, 0
+    for seed in range(16):
+        made = filled(definition, make_workload(definition, {"n": 100}, seed))
+        equal += int((made["done"] == made["total"]).sum())
+        less += int((made["done"] < made["total"]).sum())
+    assert equal > 100
+    assert less > 400
+
+
 def test_two_limits_of_elements_hold_together():
     made = each_of("all(low <= high)", "high.max().item() <= 300")
     assert all(bool((each["low"] <= each["high"]).all()) for each in made)
