@@ -31,7 +31,7 @@ class Described:
 
     ``sizes`` are those of const axes. ``asks_for_0``: the reference compares it with 0.
     ``is_guess``: its rule would do otherwise too. ``is_free``: the axis that it
-    indexes isn't known for sure, or it is clamped to its size.
+    indexes isn't known for sure, or it is clamped to its size; ``is_index``: it indexes one.
     """
 
     said: Said
@@ -40,6 +40,7 @@ class Described:
     asks_for_0: bool = False
     is_guess: bool = False
     is_free: bool = False
+    is_index: bool = True
 
     @property
     def is_whole(self) -> bool:
@@ -196,7 +197,9 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     least, most = _number(said.least), _number(said.most)
     width = high - low
     if least is not None and (most is not None or low < least):
-        low, high = least, max(high, least + width if high <= least else high)
+        if most is None or high <= least:
+            high = least + max(width, WIDTH)
+        low = least
     if most is not None:
         low, high = (low if low < most else most - width), most
     if said.has_zero:
@@ -307,7 +310,11 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     changed: dict[str, Any] = {}
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
-    if said.least in (None, 0) and said.most is not None and described.may_be(0, said.most):
+    if (
+        said.least in (None, 0, *said.sentinels)
+        and said.most is not None
+        and described.may_be(0, said.most)
+    ):
         below = more(said.most, 1)
         changed["below"] = (
             below if described.is_free else _both("min", rule.below, below, described.sizes)
@@ -328,10 +335,11 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:
-    """In the range that is said, unless an axis bounds it for sure."""
+    """In the range that is said, unless it indexes an axis that bounds it for sure."""
     said = described.said
-    is_certain = isinstance(rule.below, str) and not described.is_guess
-    if is_certain or None in (said.least, said.most):
+    is_of_axes = isinstance(rule.below, str)
+    is_bound = is_of_axes and not described.is_guess and described.is_index
+    if is_bound or None in (said.least, said.most) or (is_of_axes and isinstance(said.most, str)):
         return rule
     return of_description(described) or rule
 

@@ -32,7 +32,7 @@ _PI = re.compile(r"(?:(?<![\w.])(\d+(?:\.\d+)?) ?\*? ?)?\bpi\b(?! ?/)", re.I)
 BITS_OF_SIZES = 32
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
-_AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:[-+]|//) ?\w+)*"
+_AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:(?:[-+]|//) ?\w+|\* ?\d+))*"
 _BOUND = rf"(?:{_AXES}|(?:{_POWER}|{_NUMBER})(?!\w|\.\d))"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
 _STOP = r"(?=\s*(?:$|[.;,:)]))"
@@ -109,6 +109,8 @@ _ONE_OF = re.compile(
     rf"(?! or [-\d]){_END}",
     re.I,
 )
+#: And one more behind it that is said apart: ``0 or 1, or 255 where void``.
+_AND_CHOICE = re.compile(r"\s*[,;]\s*(?:or|and) (-?\d+) (?:for|where|if|when|means|is)\b", re.I)
 _SIGNED = r"(?: (?:numbers?|values?|factors?|scales?|weights?))?" + _STOP
 _IT = r"(?:so )?(?:(?:it|they|these|values?) )?"
 _NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?negative{_SIGNED}", re.I)
@@ -193,6 +195,13 @@ _SHARES = re.compile(
 )
 _NOT_OF_ROWS = re.compile(r"\b(?:columns?|first|signed|exp\w*|negative)\b", re.I)
 _MULTIPLES = re.compile(rf"{_BEGIN}{_LEAD}(?:in )?multiples? of (\d+)\b", re.I)
+#: Times of day and date: in 2023, and how many of them there are in a second.
+_SINCE_1970 = re.compile(
+    r"\b(?P<unit>nano|micro|milli)?seconds since (?:1970|(?:the )?(?:unix )?epoch)\b", re.I
+)
+_IN_2023 = 1_700_000_000
+_PER_SECOND = {None: 1, "milli": 10**3, "micro": 10**6, "nano": 10**9}
+TIMES = 8192
 _FROM_ONE = re.compile(r"\b1-based\b|\b(?:numbered|counted|counting) from 1\b", re.I)
 _ANY = re.compile(
     rf"{_BEGIN}(?:any|arbitrary) (?:bytes?|integers?|bits|bit patterns?|values?|numbers?){_STOP}",
@@ -325,6 +334,9 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
     ends = _both_ends(description, axes, others) or _one_end(description, axes, others)
     if whole:
         ends = ends.whole()
+        if ends == _Ends(None, None) and (since := _SINCE_1970.search(description)):
+            time = _IN_2023 * _PER_SECOND[since["unit"] and since["unit"].lower()]
+            ends = _Ends(time, time + TIMES)
     bits = _BITS.search(description)
     sentinel = _match(_SENTINEL, description)
     special = {value for value, form in _SPECIAL.items() if _match(form, description)}
@@ -388,6 +400,8 @@ def _choices(
     """
     if listed := _CHOICES.search(description) or _match(_ONE_OF, description, alone=True):
         numbers = [*map(int, re.findall(r"-?\d+", listed["choices"]))]
+        if behind := _AND_CHOICE.match(description, listed.end()):
+            numbers += [int(behind[1])] if int(behind[1]) not in (*numbers, *sentinels) else []
         return (*(n for n in sentinels if n not in numbers), *numbers)
     if ends != _Ends(None, None) or _NO_MEANING.search(description):
         return ()

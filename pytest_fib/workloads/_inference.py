@@ -22,7 +22,12 @@ from pytest_fib.data import (
     TensorSpec,
     kinds,
 )
-from pytest_fib.workloads._constraints import bounds_of_elements, constraints_on, parse_all
+from pytest_fib.workloads._constraints import (
+    bounds_of_elements,
+    constraints_on,
+    order_of_rows,
+    parse_all,
+)
 from pytest_fib.workloads._described_rules import Described, of_description, within
 from pytest_fib.workloads._descriptions import BITS_OF_SIZES, Bound, Said, more, said
 from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
@@ -89,6 +94,9 @@ class Subject:
         is_small = dtype is DType.BOOL or (dtype.is_floating and dtype.itemsize_bits <= 8)
         if self.spec.is_scalar or is_small:
             return described
+        if (strictly := order_of_rows(self.name, self.definition)) is not None:
+            distinct = described.are_distinct or strictly or None
+            described = replace(described, is_sorted=True, are_distinct=distinct)
         least, most = bounds_of_elements(self.name, self.definition)
         whole = not dtype.is_floating
         if least is not None and described.least is None and _is_held(least[0], dtype):
@@ -210,7 +218,8 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     asks_for_0 = 0 in subject.uses.limits.get(subject.name, ())
     is_guess = bool(inferred.doubts)
     is_free = subject.name in subject.uses.capped | subject.uses.guessed_picks
-    described = Described(said, subject.spec, sizes, asks_for_0, is_guess, is_free)
+    is_index = subject.name in subject.uses.picks
+    described = Described(said, subject.spec, sizes, asks_for_0, is_guess, is_free, is_index)
     rule = within(inferred.rule, described)
     if rule == inferred.rule:
         return inferred

@@ -144,6 +144,21 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "Ranks are 8, 16 or 32.", "one_of, values [8, 16, 32]"),
         ("which[n]:i32", "0 or 1, or -1 where unknown", "one_of, values [-1, 0, 1]"),
         ("which[n]:i32", "1 for a cat, 0 for a dog, -1 for neither", "one_of, values [-1, 0, 1]"),
+        ("which[n]:u8", "0 or 1, or 255 where void", "one_of, values [0, 1, 255]"),
+        ("which[n]:u8", "1 or 2; or 2 where both", "one_of, values [1, 2]"),
+        ("which[n]:i32", "0 to rows * 32", "integers, min 0, max rows * 32"),
+        (
+            "which[n]:i64",
+            "Milliseconds since 1970",
+            f"integers, min {17 * 10**11}, max {17 * 10**11 + 8192}",
+        ),
+        (
+            "which[n]:i64",
+            "Seconds since the epoch; ascending",
+            f"sorted, min {17 * 10**8}, max {17 * 10**8 + 8192}",
+        ),
+        ("which[n]:i32", "Seconds since 1970, 0 to 60", "integers, min 0, max 60"),
+        ("which[n]:i32", "Microseconds since 1970", NOTHING),
         ("which[n]:i32", "At least 1 and at most 512.", "integers, min 1, max 512"),
         ("which[n]:i32", "Larger than 3 but smaller than 9", "integers, min 4, max 8"),
         ("which[n]:i32", "One or more", "integers, min 1, max 8193"),
@@ -194,6 +209,8 @@ def test_what_is_inferred_is_within_what_the_description_says():
     factor = "def run(x, which):\n    return x.clamp(max=which)"
     made = rule_of("which:f32", "Largest value; 0 for no clipping.", factor)
     assert str(made) == "uniform, min 0.0, max 24.0, ends True"
+    made = rule_of("which:f32", "At least 2.")
+    assert str(made) == "uniform, min 2, max 6.0"
     divisor = "def run(x, which):\n    return x / which"
     made = rule_of("which:f16", "0 to 100000", factor)  # which float16 doesn't hold
     assert str(made) == "uniform, min 0.5, max 24.0"
@@ -203,6 +220,22 @@ def test_what_is_inferred_is_within_what_the_description_says():
     assert not rule_of("which[n]:i32", "Rows may repeat.", picks).unique
     assert rule_of("which[n]:i32", "All distinct.", picks).unique
     assert rule_of("which[n]:i32", "Rows, distinct in a row, -1 for none", picks).unique
+    made = rule_of("which[n]:i32", "-1 to 4; -1 where there is none; rows may repeat", picks)
+    assert (made.below, made.sentinels) == ("min(n, 5)", [-1])
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ("x[spent_tokens]", "positions, below vocab"),
+        ("x.sum() * (spent_tokens + 1)", "integers, min 0, max 64"),
+    ],
+)
+def test_what_is_named_as_tokens_is_of_an_axis_if_it_indexes_that(body, rule):
+    data = signature("op", "n vocab", "x[vocab]:f32 spent_tokens[n]:i32", "y[n]:f32")
+    data["inputs"]["spent_tokens"]["description"] = "0 to 64, tokens so far"
+    data["reference"] = f"def run(x, spent_tokens):\n    return {body}\n"
+    assert str(plan(Definition.model_validate(data)).rules["spent_tokens"]) == rule
 
 
 def test_what_is_inferred_of_indices_and_flags_is_within_what_the_description_says():
