@@ -498,7 +498,7 @@ class Indices(_MaybeNothing, dtypes="integer", dims="1+"):
 
 
 class Permutation(GeneratorKind, dtypes="integer", dims="1"):
-    """Every number below the length once, sometimes in order."""
+    """Every number below the length once, sometimes in order, or nearly, or turned round."""
 
     kind: Literal["permutation"] = "permutation"
 

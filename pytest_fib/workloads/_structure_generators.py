@@ -31,6 +31,11 @@ PAIR = 2
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
 #: The turn in which all indices but one are sentinels: a mean over the others is of one element.
 LONE_INDEX_TURN = 17
+#: The turns in which permutations are of an order of their own.
+ORDERS = {
+    5: "nearly in order", 8: "between its ends", 11: "turned round",
+    15: "nearly in order", 18: "between its ends", 21: "moved",
+}  # fmt: skip
 #: The turns in which distinct indices are in order, but for two of each row; and repeated ones.
 NEARLY_IN_ORDER_TURNS, NEARLY_IN_ORDER_TURNS_OF_REPEATED = (5, 15), (5, 9, 15, 20)
 #: Where rows of indices have sentinels.
@@ -318,7 +323,21 @@ def _index_masks(
 
 
 def _permutation(tensor: torch.Tensor, rule: kinds.Permutation, context: FillContext) -> None:
-    tensor.copy_(_distinct(tensor.numel(), tensor.numel(), context.host_random))
+    """Any order, or the numbers' own; now and then nearly that, or turned round, or moved by one.
+
+    Or any order of those between the first and the last, which stay.
+    """
+    n = tensor.numel()
+    order, kind = torch.arange(n), ORDERS.get(context.turn, "")
+    if kind == "nearly in order":
+        _put_nearly_in_order(order[None], n, context)
+    elif kind == "between its ends":
+        order[1:-1] = order[1:-1][torch.randperm(max(n - 2, 0), generator=context.host_random)]
+    elif kind:
+        order = order.flip(0) if kind == "turned round" else order.roll(1)
+    else:
+        order = _distinct(n, n, context.host_random)
+    tensor.copy_(order)
 
 
 def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -> None:

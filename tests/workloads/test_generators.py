@@ -1147,9 +1147,26 @@ def test_where_values_are_zeros_so_are_what_may_be_their_least():
 
 
 def test_a_permutation_has_every_number_once_and_sometimes_in_order():
-    found = [made("permutation", "int64", seed)["x"].tolist() for seed in range(20)]
+    found = [made("permutation", "int64", seed)["x"].tolist() for seed in range(TURNS)]
     assert all(sorted(x) == list(range(40)) for x in found)
-    assert 0 < found.count(list(range(40))) < 15
+    in_order = [*range(40)]
+    assert 0 < found.count(in_order) < 15
+    assert in_order[::-1] in found
+    assert [39, *range(39)] in found
+    keep_ends = [x for x in found if (x[0], x[-1]) == (0, 39) and x != in_order]
+    moved = [sum(a != b for a, b in zip(x, in_order, strict=True)) for x in keep_ends]
+    assert moved.count(2) >= 2
+    assert sum(count > 20 for count in moved) >= 2
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_short_permutations_have_every_number_once(n):
+    data = signature("op", "n", "x[n]:i32", "y[n]:f32")
+    data["workloads"] = {"inputs": {"x": {"kind": "permutation"}}}
+    definition = Definition.model_validate(data)
+    for seed in range(TURNS):
+        x = make_inputs(definition, make_workload(definition, {"n": n}, seed))["x"]
+        assert sorted(x.tolist()) == [*range(n)]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
