@@ -503,7 +503,7 @@ class Permutation(GeneratorKind, dtypes="integer", dims="1"):
     kind: Literal["permutation"] = "permutation"
 
 
-class SeqLens(GeneratorKind, dtypes="integer", dims="1", follows="lengths"):
+class SeqLens(GeneratorKind, dtypes="integer", dims="1+", follows="lengths"):
     """Lengths from 1, or 0, to `max`; `pages` of `page_size` tokens are enough for all of them."""
 
     kind: Literal["seq_lens"] = "seq_lens"

@@ -134,8 +134,10 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"
-        place = _where_those(output, ~output.got.isfinite())
-        yield "infinity", _instead(special, place, "numbers are")
+        those = ~output.got.float().isfinite()
+        words = _instead(special, _where_those(output, those), "numbers are")
+        are_all = share(~got.isfinite()) >= NEARLY_ALL
+        yield "infinity", words if are_all else f"{words}, and wrong {how_many(output)} in all"
     if share(got.isnan() & ~expected.isnan()) >= MOST:
         right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
         yield "nan", _instead("NaN", where(output), right)
@@ -161,7 +163,8 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
         return
     if value == 0:
         known = _scalars_of_zero(output, failure) if output.count > FEW else ""
-        words = _zeros(output, sample.expected)
+        is_copied = _is_given(sample.expected[0], failure)
+        words = "zeros" if is_copied else _zeros(output, sample.expected)
         yield "zeros", f"{words}{where(output, left_out=True)}{known}"
     elif (
         len(sample.at) >= 4
@@ -306,6 +309,10 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
         if 1 < size <= MOST_SLICES and (moves := _moves(output, dim)):
             texts = [f"{to} holds that of {from_}" for to, from_ in moves if to != from_]
             where_from = shortened(texts, 4)
+            if len({from_ for _, from_ in moves}) == 1 < len(texts):
+                where_from = f"{texts[0]}, and so do others"
+            elif len(moves) == SLICES:  # there may be more
+                where_from = f"{', '.join(texts[:4])} and more"
             in_moved = output.total * len(texts) / size
             extent = "" if output.count >= NEARLY_ALL * in_moved else f", {how_many(output)}"
             yield "permuted", f"right values at the wrong {output.axis(dim)}: {where_from}{extent}"

@@ -23,6 +23,8 @@ from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._wrong_output import Back, CallContext
 
+#: What indices may be read as, in words.
+IN_ORDER = "were 0, 1, 2, ..."
 #: Kinds of integers that stay valid in another order, or if all equal the first.
 _MOVABLE = ("indices", "positions", "permutation", "last_page_len")
 #: Floating inputs that may be any numbers.
@@ -108,8 +110,9 @@ def input_hypotheses(
                     elsewhere = partial(_both, picks, {**picks, **read})
                 elif isinstance(rules[name], _ANY):
                     elsewhere = partial(_of_other_numbers, name, tensor, words, changed)
+                unlike = {name: value.flip(0)} if words == IN_ORDER else None  # any will do
                 yield InputHypothesis(
-                    f"{name} {words}", read, partial=is_partial, elsewhere=elsewhere
+                    f"{name} {words}", read, partial=is_partial, elsewhere=elsewhere, unlike=unlike
                 )
     yield from _rounded(tensors)
     yield from _exchanged({**scalars, **tensors})
@@ -239,7 +242,7 @@ def _integers(
             yield "were the page size", torch.full_like(x, size)
     if rule.kind in ("indices", "positions", "permutation") and x.dim() == 1 and len(x) > 2:
         in_order = torch.arange(len(x), device=x.device, dtype=x.dtype)
-        yield "were 0, 1, 2, ...", in_order.clamp(max=int(x.max()))
+        yield IN_ORDER, in_order.clamp(max=int(x.max()))
 
 
 def _moved(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
-from pytest_fib.diagnosis._wrong_output import WrongOutput, share, take
+from pytest_fib.diagnosis._wrong_output import FEW, WrongOutput, share, take, vary
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def localize(output: WrongOutput) -> Location | None:
 def held(location: Location, output: WrongOutput, other: WrongOutput) -> Location | None:
     """What of a place is so with other inputs too: along which dimensions; None if along none.
 
-    Nearly all that is wrong is at the same indices, or at the same end.
+    Nearly all that is wrong is at the same indices, and at half of them at least, or at the same
+    end.
     """
     if location.name == LAST and not location.at:  # a single element
         return location if bool(other.wrong.flatten()[-1]) else None
@@ -131,7 +132,9 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
 def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutput) -> bool:
     wrong, at = other.wrong.movedim(dim, 0), location.at[dim]
     inside, outside = (share(wrong[which]) for which in (at, ~at))
-    if int(wrong[at].sum()) >= NEARLY_WHOLE * other.marked and outside <= RIGHT * inside:
+    reached = share(_wrong_along(other, dim)[at])
+    is_inside = int(wrong[at].sum()) >= NEARLY_WHOLE * other.marked and outside <= RIGHT * inside
+    if is_inside and reached >= ALIKE:
         return True
     sides = [_along(each, dim) for each in (output, other)]
     ends = [_end(side) for side in sides]
@@ -152,7 +155,10 @@ def without_place(sentence: str, location: Location, place: str) -> str:
 
 def counted(location: Location, output: WrongOutput) -> str:
     """At how many indices of a place, in place of at which."""
-    if not location.dense or not location.at:
+    inside = output.wrong
+    for dim, at in location.at.items():
+        inside = inside.movedim(dim, 0)[at.to(inside.device)].movedim(0, dim)
+    if not location.at or share(inside.reshape(-1)) < NEARLY_WHOLE:
         return how_many(output)
     along = location.at.items()
     return " and ".join(
@@ -193,6 +199,8 @@ def _nearly_everywhere(output: WrongOutput) -> str:
     if is_filled and bool(right.any()) and not bool((filled & right).any()):
         if not output.is_number:
             return "everywhere"  # that it is: the sentence says what is expected
+        if (only := _only_value(output, sample.expected[~right])) is not None:
+            return f"{WHEREVER} {only} is expected"
         is_zero = bool((sample.expected[right] == 0).any())
         return f"{WHEREVER} {'0' if is_zero else '-inf'} isn't expected"
     if output.count >= ALMOST_ALL * output.total:
@@ -207,11 +215,20 @@ def _padding(output: WrongOutput) -> Location | None:
         return None
     if filled < 0.05 or (1 - filled) ** output.count > 0.01:
         return None
+    every = output.any_sample.expected
+    if _only_value(output, every[(every != 0) & (every != -inf)]) is not None:
+        return None  # of two values, 0 is no less one than the other
     value = "0" if bool((output.wrong_sample.expected == 0).any()) else "-inf"
     place = _along_dimensions(output)
     is_named = place and place.dense and not place.phrase.startswith(ALL_BUT)
     where = f"{place.phrase}, where" if place and is_named else ONLY_WHERE
     return Location(PADDING, f"{where} {value} is expected")
+
+
+def _only_value(output: WrongOutput, expected: torch.Tensor) -> str | None:
+    """The value that all of these are, in digits; None if they differ, or are few."""
+    is_one = len(expected) >= FEW and not vary(expected)
+    return output.digits(expected[0]) if is_one else None
 
 
 def shares_filled(output: WrongOutput) -> tuple[float, float]:

@@ -56,6 +56,7 @@ from pytest_fib.workloads import (
     TensorLayout,
     TorchDefaults,
     bits,
+    doubled,
     empty_tensor,
     layouts,
     make_inputs,
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
 ASKED_AGAIN = 8
 #: The circumstance of such a failure, where the outputs of earlier calls may be the reason.
 LATER_CALL = "on a second call of the same shapes with other values"
+#: How often sizes are doubled for a workload on which outputs aren't the same by chance; its bytes.
+DOUBLINGS, LARGER_BYTES = 3, 1 << 22
 #: Seconds of an evaluation, which nothing stops here: a request's default.
 TIMEOUT = 60.0
 
@@ -212,7 +215,20 @@ class FunctionChecker:
             workload,
             later.qualified(LATER_CALL),
             explain_until=explain_until,
-            needs_earlier=lambda other: self._are_the_same(other, workload),
+            needs_earlier=lambda other: self._remembers(workload),
+        )
+
+    def _remembers(self, workload: Workload) -> bool:
+        """Whether the function's outputs don't change with the values of a workload's sizes.
+
+        Nor with those of larger sizes: of a few elements, wrong ones may be the same by chance.
+        """
+        larger = workload
+        for _ in range(DOUBLINGS):
+            larger = doubled(self.definition, larger, LARGER_BYTES)
+        return all(
+            self._are_the_same(with_other_values(self.definition, each), each)
+            for each in (workload, larger)
         )
 
     def _are_the_same(self, *workloads: Workload) -> bool:

@@ -40,6 +40,8 @@ OF_ALL = (
     "misread input", "one factor", "one offset", "zeros", "constant", "negated", "transposed",
     "shifted", "permuted", "copied input", "swapped outputs", "factor per row",
 )  # fmt: skip
+#: Patterns of values that are found elsewhere, which few elements may hold by chance.
+HELD_BY_OTHERS = ("copied input", "swapped outputs")
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
 #: A factor that all elements of a workload have in common, in a sentence; and the circumstances
@@ -151,6 +153,23 @@ class _Tried:
             return self._with_name_that_holds(diagnosis, max_bytes)
         if diagnosis.pattern == "follows an input":
             return self._with_conditions_that_hold(diagnosis, max_bytes)
+        if diagnosis.pattern in HELD_BY_OTHERS and diagnosis.shown_by is None:
+            return self._unless_few_hold_it(diagnosis, max_bytes)
+        return diagnosis
+
+    def _unless_few_hold_it(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, or that of twice the sizes if what is wrong there holds nothing known.
+
+        With the first of several seeds with which anything is wrong.
+        """
+        twice = doubled(self.definition, self.workload, max_bytes)
+        for by in range(OTHER_SEEDS + 1 if twice != self.workload else 0):
+            seed = twice.seed + by
+            other = make_workload(self.definition, twice.axes, seed, twice.regime)
+            again = self.explained(other)
+            if again is not None:
+                is_vague = again.pattern in VAGUE_PATTERNS
+                return _of_larger_alone(again) if is_vague else diagnosis
         return diagnosis
 
     def _with_name_that_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:

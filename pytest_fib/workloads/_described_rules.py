@@ -297,6 +297,8 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
         return of_description(described) or rule
     if isinstance(least, int) and least > 0:
         changed["allow_empty"] = described.said.has_zero
+    if isinstance(rule, kinds.Indptr) and described.said.are_distinct:
+        changed["allow_empty"] = False
     if isinstance(rule, kinds.SeqLens) and most is not None:
         changed["max"] = _both("min", rule.max, most, described.sizes)
     return rule.model_copy(update=changed)  # type: ignore[return-value]

@@ -25,7 +25,7 @@ _ASCII = str.maketrans({"\N{MINUS SIGN}": "-", "\N{EN DASH}": "-"})
 _ASCII |= str.maketrans({"\N{LESS-THAN OR EQUAL TO}": "<=", "\N{GREATER-THAN OR EQUAL TO}": ">="})
 _IN_WORDS = {"zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _IN_WORDS |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
-_NUMBER_WORDS = re.compile(rf"\b(?<!no )(?:{'|'.join(_IN_WORDS)})\b(?!-| of\b)", re.I)
+_NUMBER_WORDS = re.compile(rf"\b(?<!no )(?<!\d )(?:{'|'.join(_IN_WORDS)})\b(?!-| of\b)", re.I)
 PI = 3.141592
 _PI = re.compile(r"(?:(?<![\w.])(\d+(?:\.\d+)?) ?\*? ?)?\bpi\b(?! ?/)", re.I)
 #: Bits from which on a dtype holds the sizes of axes.
@@ -68,7 +68,7 @@ _DASH = re.compile(rf"{_BEGIN}{_LEAD}(?P<low>\d+)-(?P<high>\d+){_END}", re.I)
 _BRACKETS = re.compile(
     r"\b(?:in|within|inside|(?:clipped|clamped|limited|scaled|normali[sz]ed) to|interval|range) "
     rf"(?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
-    r"(?=\s*(?:$|[.;,:)]|or\b))",
+    r"(?=\s*(?:$|[.;,:)]|or\b|of the\b))",
     re.I,
 )
 _STRICT = re.compile(r"\bstrictly between\b", re.I)
@@ -98,14 +98,15 @@ _LEAST, _MOST = (re.compile(_BEGIN + end, re.I) for end in (_LEAST_END, _MOST_EN
 _AND = r"\s*,?\s*(?:and|but)\s+"
 _AND_LEAST, _AND_MOST = (re.compile(_AND + end, re.I) for end in (_LEAST_END, _MOST_END))
 #: Lists of all that there are; not the end of one.
-_LIST = r"-?\d+(?:, -?\d+)*,?"
+_ONE = r"-?\d+(?:\.\d+)?"
+_LIST = rf"{_ONE}(?:, {_ONE})*,?"
 _CHOICES = re.compile(
     rf"(?:^|(?<!\d)[.;,:]\s+|\()(?:\w+ (?:is|are) )?{_LEAD}(?:either )?"
-    rf"(?P<choices>{_LIST} or -?\d+){_END}",
+    rf"(?P<choices>{_LIST} or {_ONE}){_END}",
     re.I,
 )
 _ONE_OF = re.compile(
-    rf"\b(?:one of|chosen from|among) (?P<choices>{_LIST}(?: (?:or|and))? -?\d+)"
+    rf"\b(?:one of|chosen from|among) (?P<choices>{_LIST}(?: (?:or|and))? {_ONE})"
     rf"(?! or [-\d]){_END}",
     re.I,
 )
@@ -165,17 +166,33 @@ _SPECIAL = {
     nan: re.compile(rf"\bnan(?: (?:or|and) [-+]?{_INF})? (?:{_FOR})\b|\b(?:or|and) nan\b", re.I),
 }
 _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", re.I)
+#: What no number is, beside others.
+_NEVER = {
+    inf: re.compile(
+        r"\b(?:no|never|not|without) (?:an? )?(?:[-+]?inf|infinite|infinit(?:y|ies))\b"
+        r"|\binfinities (?:are )?(?:not allowed|excluded|never occur)\b"
+        rf"|\b(?:otherwise|always|all|else) finite\b|{_BEGIN}finite(?: numbers?| values?)?{_STOP}",
+        re.I,
+    ),
+    nan: re.compile(
+        r"\b(?:no|never|not|without) (?:an? )?nans?\b"
+        rf"|\b(?:always|all) finite\b|{_BEGIN}finite(?: numbers?| values?)?{_STOP}",
+        re.I,
+    ),
+}
 _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
 _SORTED = re.compile(
     rf"{_BEGIN}(?:are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
     rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|earliest) first"
-    rf"|in (?:ascending|rising|increasing) order){_STOP}",
+    rf"|in (?:ascending|rising|increasing) order)(?: (?:for|within|in|per) (?:each|every|an?) \w+)?"
+    rf"{_STOP}",
     re.I,
 )
 _STRICTLY = re.compile(rf"\bstrictly (?:ascending|increasing|rising|growing){_STOP}", re.I)
 _DISTINCT = re.compile(
     rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
     rf"(?: in (?:a|each) row)?{_STOP}"
+    rf"|{_BEGIN}(?:distinct|unique) (?:\w+ ){{0,2}}(?:\w+[^s\W]s|indices){_STOP}"
     rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b"
     rf"|{_BEGIN}no two (?:\w+ )?(?:share|are the same|are equal)\b"
     rf"|{_BEGIN}(?:always|all|pairwise) different{_STOP}",
@@ -222,6 +239,8 @@ _MEANING = re.compile(
     r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?P<verb> ?[=:]| is| are| for| means)? "
     r"(?!to\b|or\b|and\b|through\b|is\b|x\b)[A-Za-z]"
 )
+#: The same of any numbers: ``1 where white won, 0.5 for a draw, 0 where black won``.
+_STANDS_FOR = re.compile(rf"(?:^|[.;,:(]\s*|\b(?:or|and) )({_ONE}) (?:where|for|if|when)\b")
 #: What numbers of other things are, or not all that there are.
 _NO_MEANING = re.compile(
     r"\b(?:bits?|bytes?|nibbles?|pixels?|channels?|rows?|columns?|planes?|layers?|items?|inputs?"
@@ -238,7 +257,9 @@ _OTHER_SENTINEL = re.compile(
     re.I,
 )
 _UNIT = re.compile(
-    rf"{_BEGIN}(?:an? |each |rows are )?(?:\w+ )?unit (?:quaternions?|vectors?){_STOP}"
+    rf"{_BEGIN}(?:an? |each |rows are )?(?:\w+ )?"
+    rf"unit (?:quaternions?|vectors?|directions?|normals?)"
+    rf"(?:{_STOP}| (?:from|to|of|along|towards?|pointing)\b)"
     rf"|{_BEGIN}(?:\w+ )?of (?:unit (?:length|norm)|(?:length|norm) 1){_STOP}",
     re.I,
 )
@@ -270,8 +291,9 @@ class Said:
     ``least`` and ``most`` belong to the range, unless ``is_open`` says that the least doesn't, or
     ``is_below`` that the most doesn't.
     ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
-    where ``any_negative``; ``special`` are infinities and NaN. ``are_distinct`` is None where
-    nothing is said of that. They have so many ``bits``, the sign among them if ``are_signed``.
+    where ``any_negative``; ``special`` are infinities and NaN, and ``never`` those that none is.
+    ``are_distinct`` is None where nothing is said of that. They have so many ``bits``, the sign
+    among them if ``are_signed``.
     ``are_any_after``: those that aren't used may be any. ``padding`` is a size that stands for
     nothing, the first that is no index of its axis. Rows ``are_unit`` vectors, or ``are_shares``
     that sum to 1. All sentinels ``are_trailing``: behind the others of a row. Numbers are multiples
@@ -282,12 +304,13 @@ class Said:
     most: Bound | None = None
     is_open: bool = False
     is_below: bool = False
-    choices: tuple[int, ...] = ()
+    choices: tuple[int | float, ...] = ()
     sentinels: tuple[int, ...] = ()
     any_negative: bool = False
     has_zero: bool = False
     may_be_0: bool = False
     special: frozenset[float] = frozenset()
+    never: frozenset[float] = frozenset()
     is_permutation: bool = False
     is_sorted: bool = False
     are_distinct: bool | None = None
@@ -364,6 +387,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         has_zero=_ZERO.search(description) is not None,
         may_be_0=_MAY_BE_0.search(description) is not None,
         special=frozenset(special),
+        never=frozenset(_never(description)),
         is_permutation=_match(_PERMUTATION, description) is not None,
         is_sorted=_match(_SORTED, description) is not None,
         are_distinct=False if _match(_REPEATED, description) else is_distinct,
@@ -377,6 +401,13 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         are_shares=are_shares and not _NOT_OF_ROWS.search(description),
         are_trailing=bool(sentinels) and _TRAILING.search(description) is not None,
     )
+
+
+def _never(description: str) -> Iterator[float]:
+    """The infinities and NaN that no number is."""
+    for value, form in _NEVER.items():
+        if form.search(description):
+            yield from (-inf, inf) if value == inf else (value,)
 
 
 def _with_digits(description: str, axes: Collection[str]) -> str:
@@ -393,13 +424,13 @@ def _with_digits(description: str, axes: Collection[str]) -> str:
 
 def _choices(
     description: str, sentinels: Collection[int], ends: _Ends, *, whole: bool
-) -> tuple[int, ...]:
+) -> tuple[int | float, ...]:
     """All the numbers that there are, if they are listed, with those that stand for nothing.
 
     Or if it is said what each stands for, and there is no range; of more than two, no sentinel.
     """
     if listed := _CHOICES.search(description) or _match(_ONE_OF, description, alone=True):
-        numbers = [*map(int, re.findall(r"-?\d+", listed["choices"]))]
+        numbers = [*map(_plain, re.findall(_ONE, listed["choices"]))]
         if behind := _AND_CHOICE.match(description, listed.end()):
             numbers += [int(behind[1])] if int(behind[1]) not in (*numbers, *sentinels) else []
         return (*(n for n in sentinels if n not in numbers), *numbers)
@@ -412,12 +443,21 @@ def _choices(
     if len(meant) > 2 and is_said and meant == [*range(first, first + len(meant))]:
         return () if sentinels else tuple(meant)
     named = {float(each) for each in re.findall(r"(?<![-\w.])\d+(?:\.\d+)?", description)}
+    stand_for = [_plain(each[1]) for each in _STANDS_FOR.finditer(description)]
+    if not whole and len(stand_for) > 2 and named == {*map(abs, stand_for)}:
+        return tuple(stand_for)
     is_either = whole or (_EITHER.search(description) and not _BETWEEN.search(description))
     return (
         (*sentinels, 0, 1)
         if is_either and named == {0.0, 1.0} and _FLAGS.search(description)
         else ()
     )
+
+
+def _plain(text: str) -> int | float:
+    """A number as it is written, whole if it can be."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _match(form: re.Pattern[str], text: str, *, alone: bool = False) -> re.Match[str] | None:
@@ -428,15 +468,19 @@ def _match(form: re.Pattern[str], text: str, *, alone: bool = False) -> re.Match
     return next(_matches(form, text, alone=alone), None)
 
 
-def _matches(form: re.Pattern[str], text: str, *, alone: bool) -> Iterator[re.Match[str]]:
+def _matches(
+    form: re.Pattern[str], text: str, *, alone: bool, ends: str = ".;:("
+) -> Iterator[re.Match[str]]:
+    """All places; what denies them is in the clause, which is behind one of these ``ends``."""
     for match in form.finditer(text):
         begin = match.start() + len(match[0]) - len(match[0].lstrip(" .;,:("))
-        before = re.split(r"[.;:(]", text[:begin])[-1]
-        before = _NO_REPEATS.sub("", _NOT_NEGATIVE.sub("", before))
+        sentence = re.split(r"[.;:(]", text[:begin])[-1]
+        sentence = _NO_REPEATS.sub("", _NOT_NEGATIVE.sub("", sentence))
+        before = re.split(f"[{re.escape(ends)}]", sentence)[-1]
         is_denied = not _CONDITION.search(match[0]) and _NEGATED.match(text, match.end())
-        clause = f"{before}{match[0]}" if alone else before
-        is_elsewhere = alone and _ELSEWHERE.search(clause)
-        if not _NEGATION.search(clause) and not is_denied and not is_elsewhere:
+        own = match[0] if alone else ""
+        is_elsewhere = alone and _ELSEWHERE.search(f"{sentence}{own}")
+        if not _NEGATION.search(f"{before}{own}") and not is_denied and not is_elsewhere:
             yield match
 
 
@@ -458,7 +502,7 @@ class _Ends(NamedTuple):
 
 def _both_ends(text: str, axes: Collection[str], others: Collection[str]) -> _Ends | None:
     for match in chain.from_iterable(
-        _matches(form, text, alone=form is not _RANGE) for form in _RANGES
+        _matches(form, text, alone=form is not _RANGE, ends=".,;:(") for form in _RANGES
     ):
         low, high = (_bound(match[end], axes) for end in ("low", "high"))
         how = match.groupdict()

@@ -1346,6 +1346,8 @@ _COMPARED = r"(.*_)?(lens?|lengths?|tokens|counts?|steps|generated)|(num|min|max
 _EPSILON = r"(.*_)?eps(ilon)?"
 _SCALE = r"(.*_)?(scales?|sf[a-z]?)(_.*)?|[abkqvwx]_s"
 
+_LOG_SCALE = r"(.*_)?log_(.*_)?scales?"
+
 #: The table. In each group, what is particular comes before what is general.
 RULES: tuple[Rule, ...] = (
     # Scalars.
@@ -1449,6 +1451,9 @@ RULES: tuple[Rule, ...] = (
     Rule("sines", "sin(_cache)?", _rotary(kinds.Sin), "floating"),
     Rule("fp8 pages and scales", r".*index.*cache.*fp8", lambda s: kinds.Fp8Pages(), "bytes"),
     Rule("a bound", _BOUND, _of_one(kinds.Uniform(min=0.5, max=24.0)), "floating"),
+    Rule(
+        "logarithms of scales", _LOG_SCALE, lambda s: kinds.Uniform(min=-6.0, max=2.0), "floating"
+    ),
     Rule("positive scales", _SCALE, _factors, "floating"),
     Rule("sizes of steps", r"(.*_)?step_sizes?", lambda s: _STEP_SIZES, "floating"),
     Rule("norms", r"(.*_)?norms?", _of_each_row(_norm), "floating"),

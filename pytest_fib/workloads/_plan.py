@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
-from math import inf, prod
+from math import inf, isnan, prod
 from typing import Any
 
 from pytest_fib.data import (
@@ -379,15 +379,22 @@ def special_values(
     """
     if constraints_on(name, definition):
         return ()  # which NaN doesn't meet
-    described = said(definition.inputs[name], definition).special
+    of_numbers = said(definition.inputs[name], definition)
+    described = of_numbers.special
     if may_be_any(name, definition, rule):
         asked = {*uses.asked.get(name, ())}
-        return asked & {-inf} if is_lse(name) else asked | described
+        all_of_these = asked & {-inf} if is_lse(name) else asked | described
+        return {each for each in all_of_these if not _is_among(each, of_numbers.never)}
     if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
     is_signed = isinstance(rule, kinds.Scales) and rule.signed
     is_negative = isinstance(rule.min, str) or rule.min < 0 or is_signed
     return described if is_negative else described - {-inf}
+
+
+def _is_among(value: float, values: Collection[float]) -> bool:
+    """Whether a value is one of some, of which NaN may be one."""
+    return any(value == each or (isnan(value) and isnan(each)) for each in values)
 
 
 def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:

@@ -322,9 +322,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         arguments = [each.arg for each in run.args.args]
         reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
         reader.visit(run)
-        for name, axes in reader.along.items():  # or parts of it, as one column of each pair
-            if len(axes) > 1 and name not in reader.held | uses.capped:
-                uses.picks[name] = f"min({', '.join(map(str, axes))})"
+        uses.picks |= reader.picks_of_several()
         uses.guessed_picks = {*reader.guessed} - {*uses.picks}
         uses.picks = {**reader.guessed, **uses.picks}
         uses.left_out = reader.left_out()
@@ -412,10 +410,27 @@ class _Reader(ast.NodeVisitor):
         self.guessed: dict[str, str | int] = {}
         #: The axes that integers index as they are, in order.
         self.along: dict[str, dict[str | int, None]] = {}
+        #: Those that index an axis in parts: the number of places there are; and the first axis
+        #: that integers index otherwise, also if something is done with them before.
+        self.in_parts: dict[str, str] = {}
+        self.whole: dict[str, str | int] = {}
         #: Integers that are held against the size of an axis: what is beyond counts otherwise.
         self.held: set[str] = set()
         #: How often each variable is assigned.
         self._stores = Counter[str]()
+
+    def picks_of_several(self) -> dict[str, str | int]:
+        """Indices along several axes, or parts of them as one column of each pair: below each."""
+        picks: dict[str, str | int] = {}
+        several_of = {name: [*axes] for name, axes in self.along.items()}
+        for name, parts in self.in_parts.items():
+            if name in self.whole:
+                several_of[name] = [*several_of.get(name, [self.whole[name]]), parts]
+        for name, axes in several_of.items():
+            several = dict.fromkeys(axes)
+            if len(several) > 1 and name not in self.held | self._uses.capped:
+                picks[name] = f"min({', '.join(map(str, several))})"
+        return picks
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.generic_visit(node)
@@ -574,6 +589,8 @@ class _Reader(ast.NodeVisitor):
         self._rounds_or_mends(node, name, arguments)
         self._counts_some(name, arguments, node.keywords)
         self._picks_by(name, arguments)
+        if name == "index_put":
+            self._puts_by_indices(arguments, node)
 
     def _counts_some(
         self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]
@@ -586,6 +603,17 @@ class _Reader(ast.NodeVisitor):
             self._ignored(arguments[1], keywords)
         if name in _TAKES_SOME:
             self._takes_some(arguments, keywords)
+
+    def _puts_by_indices(self, arguments: list[ast.expr], node: ast.Call) -> None:
+        """Note indices as those of an assignment: ``y.index_put((rows, columns), values)``."""
+        match arguments:
+            case [tensor, ast.Tuple(elts=indices) | ast.List(elts=indices), values, *more]:
+                adds = more or _keyword(node.keywords, "accumulate")
+                place = ast.Subscript(tensor, ast.Tuple(indices, ast.Load()), ast.Store())
+                for dim, index in enumerate(indices):
+                    self._picks_from(tensor, dim, index, is_put=True)
+                if not adds:
+                    self._place(place, values)
 
     def _picks_by(self, name: str, arguments: list[ast.expr]) -> None:
         """Note what a function looks up in a table, or along a dimension."""
@@ -717,6 +745,8 @@ class _Reader(ast.NodeVisitor):
         elif name in _AMONG:
             found = [self._expressions.integer(each) for each in arguments[:2]]
             self._uses.equated |= {each for each in found if each and None not in found}
+        elif name in ("all", "any") and arguments and not self._refuses(node):
+            self._note_whole(name, arguments[0])
         elif name in _MASKED and len(arguments) > 2:
             self._replaced(*(arguments[place] for place in _MASKED[name]))
 
@@ -737,8 +767,54 @@ class _Reader(ast.NodeVisitor):
     def _note_asked(self, node: ast.expr) -> None:
         """Note what an expression asks for, unless it is only for the reference to refuse it."""
         names, values = self._asked_by(node)
-        for name in names if not self._refuses(node) else ():
+        if not values or self._refuses(node):
+            return
+        for name in names:
             self._uses.asked.setdefault(name, set()).update(values)
+        # Where the least is infinity, all are; unless the reference put them there. Of the greatest
+        # it is asked to keep what masks left of a row.
+        of = self._of_least(self._elements_asked(node)) if inf in values else None
+        is_given = of is not None and not self._is_masked(of)
+        source = self._expressions.source(of) if is_given else None
+        if source and self._inputs[source.input].dtype.is_floating:
+            self._uses.asked.setdefault(source.input, set()).add(inf)
+            self._uses.replaced.add(source.input)
+
+    def _note_whole(self, name: str, mask: ast.expr, depth: int = DEPTH) -> None:
+        """Note what may be infinite as a whole: ``isinf(x).all()``, ``not isfinite(x).any()``."""
+        names, values = self._asked_by(mask)
+        if names and (name == "any") == (set(values) == set(NOT_FINITE["isfinite"])):
+            self._uses.replaced |= names
+        elif depth and (held := self._expressions.calculation(mask)) is not None:
+            self._note_whole(name, held, depth - 1)
+
+    def _of_least(self, node: ast.expr, depth: int = DEPTH) -> ast.expr | None:
+        """Of which elements a number is the least; None if it is none."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="min" | "amin")):
+                return next(iter(self._operands(node)), None)
+            case ast.Attribute(value=value, attr="values") | ast.Subscript(value=value):
+                return self._of_least(value, depth)
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
+                return self._of_least(value, depth)
+        held = self._expressions.calculation(node) if depth else None
+        return None if held is None else self._of_least(held, depth - 1)
+
+    def _is_masked(self, node: ast.expr, depth: int = DEPTH) -> bool:
+        """Whether something is put in place of some of the elements."""
+        if any(called(each) in _MASKED for each in ast.walk(node)):
+            return True
+        held = self._expressions.calculation(node) if depth else None
+        return held is not None and self._is_masked(held, depth - 1)
+
+    def _elements_asked(self, node: ast.expr) -> ast.expr:
+        """What a call or a comparison asks whether it is infinite or NaN."""
+        match node:
+            case ast.Compare(left=elements):
+                return elements
+            case ast.Call(func=ast.Attribute(value=value), args=arguments):
+                return arguments[0] if arguments else value
+        return node
 
     def _asked_by(self, node: ast.expr) -> tuple[set[str], Collection[float]]:
         """The inputs that an expression asks whether elements are infinities or NaN; and which.
@@ -747,14 +823,14 @@ class _Reader(ast.NodeVisitor):
         """
         values: Collection[float] = ()
         match node:
-            case ast.Compare(left=elements, comparators=[right, *_]):
+            case ast.Compare(comparators=[right, *_]):
                 number = _infinity(right)
                 values = () if number is None else (number,)
-            case ast.Call(func=ast.Attribute(value=value, attr=attr), args=arguments):
-                elements = arguments[0] if arguments else value
+            case ast.Call(func=ast.Attribute(attr=attr)):
                 values = NOT_FINITE.get(attr.removesuffix("_"), ())
         if not values:
             return set(), ()
+        elements = self._elements_asked(node)
         source = self._expressions.source(self._unscaled(elements))
         return {source.input} if source else self._summed(elements), values
 
@@ -1035,6 +1111,8 @@ class _Reader(ast.NodeVisitor):
 
     def _note_picked(self, name: str, axis: str | int, index: ast.expr, *, is_known: bool) -> None:
         (self._uses.picks if is_known else self.guessed).setdefault(name, axis)
+        if is_known:
+            self.whole.setdefault(name, axis)
         if is_known and self._expressions.is_as_given(index):
             self.along.setdefault(name, {})[axis] = None
 
@@ -1086,7 +1164,8 @@ class _Reader(ast.NodeVisitor):
         made = self._expressions.size_of_made(tensor, dim)
         axis = made[0] if made else name and self._expressions.axis(tensor, dim, name)
         if name is not None and axis is not None:
-            self._uses.picks.setdefault(name, f"{axis} * {size}")
+            self.in_parts[name] = f"{axis} * {size}"
+            self._uses.picks.setdefault(name, self.in_parts[name])
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
@@ -1100,7 +1179,9 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.op, ast.Pow) and not self._expressions.has_tensor(node.left):
             self._uses.exponents |= self._steps(node.left, node.right)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
-            self._uses.calls |= set() if self._is_kept_from_zero(node.right) else {"div"}
+            is_size = self._expressions.size(node.right) is not None
+            is_safe = is_size or self._is_kept_from_zero(node.right)
+            self._uses.calls |= set() if is_safe else {"div"}
             self._uses.divides |= self._expressions.has_tensor(node.right)
         if isinstance(node.op, ast.Sub):
             self._note_difference(node)

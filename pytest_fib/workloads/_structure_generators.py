@@ -347,10 +347,11 @@ def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -
     total = int(torch.randint(n * least, pages + 1, (), generator=context.host_random)) if n else 0
     counts = _split(total, torch.full((n,), least), context)
     lengths = (counts.clamp_max(most) - 1) * size + _fullness(n, size, context)
-    tensor.copy_(torch.where(counts > 0, lengths, 0).clamp(least, longest))
+    lengths = torch.where(counts > 0, lengths, 0).clamp(least, longest)
     # A batch is padded to its longest sequence: in every other one, that fills its row.
     if n and rule.pages is None and _coin(context):
-        tensor[int(torch.randint(n, (), generator=context.host_random))] = longest
+        lengths[int(torch.randint(n, (), generator=context.host_random))] = longest
+    tensor.copy_(lengths.reshape(tensor.shape))
 
 
 def _coin(context: FillContext) -> bool:

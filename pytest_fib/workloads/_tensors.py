@@ -63,7 +63,7 @@ MOST_DEALT, STRIDES = 72, (73, 79, 83, 89, 97, 101)
 LOOKED_THROUGH, SHORT_MULTIPLES = 64, 64
 #: How many scalars that could be any number are near to an end of their range; and how near at
 #: most, as the binary logarithm of a share of the range: 1 / (1 - p) is too large for float16 then.
-NEAR_SHARE, NEAREST = 0.5, 20
+NEAR_SHARE, NEAREST = 0.3, 20
 #: By what share of a step numbers may miss one: a quotient such as 1 / 12 is rounded.
 STEP_ERROR = 2.0**-20
 #: How many integer scalars of a wide range are no larger than the size of an axis.
@@ -415,8 +415,8 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
     steps = inputs.steps(rule) if isinstance(rule, kinds.Integers) else None
     low, high = (inputs.number(rule.min), inputs.number(rule.max)) if steps is None else steps.ends
-    # Half of the time 0, 1 or the least or the most it may be, or 2, which is the second of what is
-    # counted from 1; else often near to one of these.
+    # Half of the time, or a third where each end may switch something off, 0, 1 or the least or the
+    # most it may be, or 2, which is the second of what is counted from 1; else often near to these.
     known = (low, high, 0, 1) if floating else (low, high, 0, 1, 2)
     special = sorted({n for n in known if low <= n <= high})
     special += [-1, -1] * (not floating and low == -1 and high > 0)  # no limit, most likely
@@ -429,7 +429,9 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         place = [*inputs.definition.inputs].index(name)
         number = _dealt(int(low), int(high), special, workload.seed, place)
     else:
-        turn = _turn(name, inputs.definition, workload.seed) % (2 * len(special))
+        turn = _turn(name, inputs.definition, workload.seed) % (
+            (3 if floating else 2) * len(special)
+        )
         if isinstance(rule, kinds.Integers) and inputs.number(rule.step) == 1:
             high = _perhaps_a_size(low, high, inputs, _seed(workload.seed, f"{name}/size"))
         any_of = _any_float if steps is None else _any_integer

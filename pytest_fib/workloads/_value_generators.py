@@ -63,7 +63,10 @@ def _ascending(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -
         high = largest if rule.max is None else context.number(rule.max)
         gaps = torch.empty(tensor.shape, dtype=torch.float64, device=tensor.device)
         gaps.uniform_(0.125, 1, generator=context.device_random)
-        share = gaps.cumsum(-1).sub_(gaps[..., :1]).div_(gaps.sum(-1, keepdim=True))
+        share = gaps.cumsum(-1)
+        if context.turn % 2:  # in others, the first is in any place
+            share.sub_(gaps[..., :1])
+        share.div_(gaps.sum(-1, keepdim=True) + gaps[..., :1])
         tensor.copy_(low + (high - low) * share)
         return
     most_held = 1 if tensor.dtype is torch.bool else torch.iinfo(tensor.dtype).max

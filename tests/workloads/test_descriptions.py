@@ -7,6 +7,7 @@ import torch
 
 from pytest_fib.data import Definition
 from pytest_fib.workloads import TURNS, fill_inputs, make_workload, plan
+from tests.definitions.harness import filled
 from tests.workloads.signatures import signature
 
 NOTHING = None
@@ -56,6 +57,9 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Positive class logits", "values"),
         ("Camera matrices, [3, 4].", "values"),
         ("At least 1000000.", "uniform, min 1000000, max 2000000, ends True"),
+        ("Those further off have no weight, 2 to 9", "uniform, min 2, max 9, ends True"),
+        ("No padding, between 0 and 1", "uniform, min 0, max 1, ends True"),
+        ("Not between 2 and 9", "values"),
         ("Weights, 4 to 8 bits", "values"),
         ("Edges, 2 and 3 dimensional", "values"),
         ("At most n", "values"),
@@ -219,6 +223,9 @@ def test_what_is_inferred_is_within_what_the_description_says():
     picks = "def run(x, which):\n    return x[which]"
     assert not rule_of("which[n]:i32", "Rows may repeat.", picks).unique
     assert rule_of("which[n]:i32", "All distinct.", picks).unique
+    assert rule_of("which[n]:i32", "Distinct host pages, -1 for an unused pair", picks).unique
+    assert rule_of("which[n]:i32", "Unique indices", picks).unique
+    assert not rule_of("which[n]:i32", "Unique number of its row", picks).unique
     assert rule_of("which[n]:i32", "Rows, distinct in a row, -1 for none", picks).unique
     made = rule_of("which[n]:i32", "-1 to 4; -1 where there is none; rows may repeat", picks)
     assert (made.below, made.sentinels) == ("min(n, 5)", [-1])
@@ -403,6 +410,34 @@ def test_a_description_may_name_infinities_and_nan(description, special):
         fill_inputs({"x": x}, definition, make_workload(definition, {"n": 64}, seed, {}))
         seen |= {str(value) for value in x.tolist()} & {"inf", "-inf", "nan"}
     assert seen == set(map(str, special))
+
+
+@pytest.mark.parametrize(
+    ("description", "special"),
+    [
+        ("NaN where missing", [-inf, inf, nan]),
+        ("NaN where missing, never infinite", [nan]),
+        ("NaN where missing, otherwise finite", [nan]),
+        ("No infinities", [nan]),
+        ("Never NaN", [-inf, inf]),
+        ("Finite", []),
+        ("Always finite", []),
+        ("No more than that, infinitely often", [-inf, inf, nan]),
+    ],
+)
+def test_a_description_may_deny_what_the_reference_asks_for(description, special):
+    data = signature("op", "n", "x[n]:f32", "y[n]:f32")
+    data["inputs"]["x"]["description"] = description
+    data["reference"] = (
+        "import torch\ndef run(x):\n    y = torch.where(x.isnan(), 0, x)\n"
+        "    return torch.where(x.isinf(), 1, y)\n"
+    )
+    definition = Definition.model_validate(data)
+    found = set()
+    for seed in range(TURNS):
+        x = filled(definition, make_workload(definition, {"n": 64}, seed))["x"]
+        found |= {str(value) for value in x[~x.isfinite()].tolist()}
+    assert found == {str(value) for value in special}
 
 
 def test_a_sentinel_may_be_named_by_the_description_alone():

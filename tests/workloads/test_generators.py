@@ -1159,6 +1159,14 @@ def test_a_permutation_has_every_number_once_and_sometimes_in_order():
     assert sum(count > 20 for count in moved) >= 2
 
 
+def test_rising_numbers_begin_at_the_least_or_anywhere():
+    rules = {"x": {"kind": "sorted", "min": 2, "max": 9, "unique": True}}
+    rows = [made_of("x[n]:f32", {"n": 30}, rules, seed)["x"] for seed in range(8)]
+    assert {bool(row[0] == 2) for row in rows} == {True, False}
+    assert all(bool(((row >= 2) & (row <= 9)).all()) for row in rows)
+    assert all(bool((row.diff() > 0).all()) for row in rows)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_short_permutations_have_every_number_once(n):
     data = signature("op", "n", "x[n]:i32", "y[n]:f32")

@@ -688,6 +688,22 @@ BY_USE = [
     ),
     ("cut:i32 x[n]:f32", "return x.sort().values[cut : len(x) - cut]", "integers, min 0, max 4096",
      "2 * cut < n"),
+    ("rows[n]:i64 valid[m]:u8 x[v]:f32",
+     "r = rows.clamp(min=0)\n    return x[r] * ((valid[r >> 3] >> (r & 7)) & 1)",
+     "indices, below min(v, m * 8), unique False"),
+    ("col[n]:i32 x[m,v]:f32 row[n]:i32 z[n]:f32",
+     "return x.index_put((row.long(), col.long()), z, accumulate=True)",
+     "indices, below v, unique False"),
+    ("row[n]:i32 x[m,v]:f32 z[n]:f32",
+     "return x.index_put((row.long(),), z[:, None])", "indices, below m"),
+    ("log_scales[n]:f32 x[n]:f32", "return x * log_scales.exp()", "uniform, min -6.0, max 2.0"),
+    ("kv_lens[n]:i32 x[n,m]:f32",
+     "k = x.shape[1]\n    out = torch.arange(k) >= kv_lens[:, None]\n"
+     "    return (x * (2.5 / k)).masked_fill(out, float('-inf'))",
+     "seq_lens, max m, allow_empty True"),
+    ("span[n,m,v]:i64 x[n,d]:f32",
+     "p = torch.arange(x.shape[1])\n    return x * (p >= span[..., :1]).sum((1,))",
+     "seq_lens, max d, allow_empty True"),
 ]  # fmt: skip
 
 
@@ -1279,11 +1295,36 @@ def test_numbers_from_a_start_on_that_count_are_around_these():
         ("torch.isfinite((x.float() * 2.5)[1:]).all()", {"-inf", "inf", "nan"}),
         ("torch.isinf(0.5 * x)", {"-inf", "inf"}),
         ("torch.isinf(x * table[:1])", set()),
+        ("torch.isinf(x.min())", {"inf"}),
+        ("torch.isposinf(x.min(-1).values)[:, None]", {"inf"}),
+        ("torch.isneginf(x.amin(-1, keepdim=True))", set()),
+        ("torch.isneginf(x.amax(-1, keepdim=True))", set()),
+        ("torch.isinf(x.masked_fill(table[:1] > 2, math.inf).amin(-1, keepdim=True))", set()),
     ],
 )
 def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
     made = plan(_of_reference(f"torch.where({asks}, 0.0, x)"))
     assert {str(each) for each in made.uses.asked.get("x", ())} == values
+
+
+@pytest.mark.parametrize(
+    ("asks", "may_be"),
+    [
+        ("torch.isinf(x.min())", True),
+        ("not torch.isfinite(x).any()", True),
+        ("(x == -math.inf).all()", True),
+        ("torch.isfinite(x).all()", False),
+        ("torch.isnan(x).any()", False),
+    ],
+)
+def test_all_of_an_input_may_be_infinite_or_nan_if_the_reference_asks_for_that(asks, may_be):
+    definition = _of_reference(f"0.0 * x.nan_to_num(0, 0, 0) if {asks} else x")
+    assert plan(definition).uses.takes_special_rows("x") is may_be
+    whole = 0
+    for seed in range(48):
+        made = make_inputs(definition, make_workload(definition, {"n": 2, "rows": 5}, seed))["x"]
+        whole += bool((~made.isfinite()).all(-1).any())
+    assert bool(whole) is may_be
 
 
 @pytest.mark.parametrize(
