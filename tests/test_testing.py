@@ -312,6 +312,30 @@ def test_what_is_remembered_by_shape_is_wrong_for_other_values(kernel_check, def
         assert "(on a second call of the same shapes with other values)" in said
 
 
+def test_of_one_element_the_same_twice_is_not_remembered(kernel_check):
+    """The only element is always lost, so that calls with other values give the same."""
+    masked = {
+        "name": "masked",
+        "op_type": "other",
+        "axes": {"n": "var"},
+        "inputs": {
+            "x": {"shape": ["n"], "dtype": "int32"},
+            "keep": {"shape": ["n"], "dtype": "bool"},
+        },
+        "outputs": {"total": {"shape": ["n"], "dtype": "int64"}},
+        "reference": "def run(x, keep):\n    return (keep * 1).cumsum(0)\n",
+        "workloads": {"inputs": {"x": {"kind": "integers", "max": 9}}},
+    }
+    definition = Definition.model_validate(masked)
+
+    def without_first(x, keep):
+        return (keep * 1).cumsum(0) - keep[0] * 1
+
+    workload = {"axes": {"n": 1}, "seed": 56}
+    text = complaint(kernel_check, definition, without_first, workload=workload)
+    assert "second call" not in text.partition("\n\n")[0]
+
+
 def test_what_the_function_raises_comes_through(kernel_check, definition):
     with pytest.raises(ZeroDivisionError):
         kernel_check(definition, lambda x, factor: 1 / 0)

@@ -6,6 +6,7 @@ from pytest_fib.diagnosis._diagnose import (
     diagnose as diagnose,
     explain as explain,
 )
+from pytest_fib.diagnosis._experiments import Conditions as Conditions
 from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
 from pytest_fib.diagnosis._localize import (
     with_guessed_tiles as with_guessed_tiles,

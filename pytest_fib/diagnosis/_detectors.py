@@ -421,7 +421,8 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     error = (rows.error / scale)[has_scale]
     if not error.numel() or not 2.0**-14 < (size := rms(error)) < SMALL:
         return
-    if not _like_rounding(error):
+    sample = output.any_sample
+    if not _like_rounding(error) or share(sample.error[sample.finite] != 0) < MOST:
         return
     words = f"errors of {100 * size:.2g} % of a row's scale everywhere"
     moved = errors_of_moved_inputs(output, failure, MOVED * size)

@@ -89,8 +89,8 @@ def explain(failure: Failure) -> Diagnosis:
     )
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
-    if diagnosis.pattern in VAGUE_PATTERNS and (inputs := right_with(outputs, failure)):
-        sentence = f"{diagnosis.sentence}, but right if {' or '.join(inputs)}"
+    if diagnosis.pattern in VAGUE_PATTERNS and (conditions := str(right_with(outputs, failure))):
+        sentence = f"{diagnosis.sentence}{conditions}"
         return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
     return diagnosis
 

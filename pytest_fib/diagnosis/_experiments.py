@@ -8,7 +8,9 @@ is 0 or 1, the use of this input is wrong.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, takewhile
 from typing import Any
 
@@ -37,10 +39,13 @@ LEAST_STEPS = 2.0
 LESS = 0.125
 #: The share of elements that have to stay the same.
 MOST = 0.5
-#: Errors of no more than this share of what is expected may be those of sums in a narrow dtype.
-LIKE_ROUNDING = 0.008
 #: How many different values of an output must be left where an input is 0 or 1, as a share.
 LEFT_OVER = 0.25
+#: What outputs are wrong in, and with which inputs they are right, in a sentence.
+IN_WHAT = re.compile(r", in what depends on (\w+(?: and \w+)?)")
+RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
+#: Numbers from which on 0 is far from them.
+FAR = 0.01
 #: Errors of so many times their bound are clearly wrong.
 CLEARLY = 3.0
 #: Dtypes of choices and counts; rounded numbers have narrower ones.
@@ -123,39 +128,84 @@ def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor)
     return float((one * other).sum()) / size if size else 0.0
 
 
-def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> list[str]:
-    """The inputs that make all outputs right if they are 0 or 1: ``b is 0``.
+@dataclass(frozen=True)
+class Conditions:
+    """What makes wrong outputs right, in words: inputs that are 0, and other conditions on inputs.
 
-    Empty for outputs that are hardly wrong: they may become right by chance. Factors of one product
-    aren't named: where either is 0, nothing is left of it, whatever is wrong in it.
+    What an input is a factor of vanishes where that is 0: the error is in that, or in the input's
+    use, or in what it is multiplied by.
+    """
+
+    zeros: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        zeros = f", in what depends on {' and '.join(self.zeros)}" if self.zeros else ""
+        return f"{zeros}, but right if {' or '.join(self.others)}" if self.others else zeros
+
+    @classmethod
+    def of(cls, sentence: str) -> tuple[Conditions, str]:
+        """Those that a sentence ends with, and the words they are said in."""
+        zeros, others = IN_WHAT.search(sentence), RIGHT_IF.search(sentence)
+        found = cls(
+            tuple(zeros[1].split(" and ")) if zeros else (),
+            tuple(others[1].split(" or ")) if others else (),
+        )
+        return found, "".join(each[0] for each in (zeros, others) if each)
+
+    def also_in(self, other: Conditions) -> Conditions:
+        """Those of them that another has too."""
+        return Conditions(
+            tuple(each for each in self.zeros if each in other.zeros),
+            tuple(each for each in self.others if each in other.others),
+        )
+
+
+def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
+    """The inputs that make all outputs right if they are 0, or a scalar that is 1.
+
+    None for outputs that are hardly wrong: they may become right by chance. Factors of one product
+    aren't named: where either is 0, nothing is left of it, whatever is wrong in it. Nor are more
+    than a few.
     """
     context = failure.context
-    if context.definition is None or any(output.total < FEW for output in outputs):
-        return []
-    if not any(_is_clearly_wrong(output) for output in outputs):
-        return []
-    conditions: dict[str, str] = {}
-    left: list[tuple[str, list[torch.Tensor]]] = []
+    are_many = all(output.total >= FEW for output in outputs)
+    if context.definition is None or not are_many or not any(map(_is_clearly_wrong, outputs)):
+        return Conditions()
+    zeros: dict[str, list[torch.Tensor]] = {}
+    others: dict[str, str] = {}
     for name, number, value in _plain_inputs(context):
-        compared = context.compared({name: value})
-        if compared is not None and _is_right(outputs, context, compared, value):
-            if not _is_right_elsewhere(outputs, failure, {name: value}):
-                continue
-            if _is_right_with_any(outputs, context, name, value):
-                continue
-            is_bool = context.definition.inputs[name].dtype.value == "bool"
-            left += [] if is_bool or name in conditions else [(name, _expected(outputs, compared))]
-            plain = bool(number) if is_bool else number
-            if is_bool and name in conditions:
-                conditions[name] = f"{name} is all alike"
-            conditions.setdefault(name, f"{name} is {plain}")
-    alike = {
+        compared = _right_with(name, value, outputs, failure)
+        if compared is None:
+            continue
+        if context.definition.inputs[name].dtype.value == "bool":
+            alike = f"{name} is all alike"
+            others[name] = alike if name in others else f"{name} is {bool(number)}"
+        elif number == 0:
+            zeros[name] = _expected(outputs, compared)
+        elif name not in zeros:
+            others[name] = f"{name} is {number}"
+    alike_left = {
         name
-        for (one, its), (other, others) in combinations(left, 2)
-        if all(map(torch.equal, its, others))
+        for (one, its), (other, of_other) in combinations(zeros.items(), 2)
+        if all(map(torch.equal, its, of_other))
         for name in (one, other)
     }
-    return [words for name, words in conditions.items() if name not in alike][:NAMED]
+    named = tuple(name for name in zeros if name not in alike_left)
+    return Conditions(named if len(named) <= NAMED else (), tuple(others.values())[:NAMED])
+
+
+def _right_with(
+    name: str, value: Any, outputs: Sequence[WrongOutput], failure: Failure
+) -> Sequence[OutputComparison] | None:
+    """The outputs with another value of an input, which makes them right; None if it doesn't."""
+    context, changed = failure.context, {name: value}
+    compared = context.compared(changed)
+    if compared is None or not _is_right(outputs, context, compared, value):
+        return None
+    if not _is_right_elsewhere(outputs, failure, changed):
+        return None
+    return None if _is_right_with_any(outputs, context, name, value) else compared
 
 
 def _expected(
@@ -301,7 +351,9 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
     }
     for name in sorted(tensors, key=lambda name: tensors[name].numel())[:TRIED]:
         value, tensor, rule = inputs[name], tensors[name], rules[name]
-        numbers = [each for each in (0, 1) if not _is_beyond(each, rule)]
+        # Of ones, sums are the same whatever is added, and products, whatever is multiplied.
+        tried = (0, 1) if tensor.numel() == 1 or tensor.dtype is torch.bool else (0,)
+        numbers = [each for each in tried if not _is_beyond(each, rule)]
         for number in numbers if tensor.is_floating_point() or tensor.dtype is torch.bool else ():
             if isinstance(value, torch.Tensor):
                 yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
@@ -310,17 +362,12 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
 
 
 def _is_beyond(number: int, rule: InputRule) -> bool:
-    """Whether an input is never that, or near it, as factors of an optimiser's are never 1."""
+    """Whether an input is never that, as factors of an optimiser's are never 1."""
     if isinstance(rule, kinds.Scales):
         return number == 0
-    most = rule.max if isinstance(rule, kinds.Uniform) else None
-    return isinstance(most, int | float) and number > most
-
-
-def _are_like_rounding(output: WrongOutput) -> bool:
-    """Whether most errors are as small as those of a narrow dtype."""
-    sample = output.wrong_sample
-    return share(sample.error.abs() <= LIKE_ROUNDING * sample.expected.abs()) >= MOST
+    least, most = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (None, None)
+    is_less = isinstance(least, int | float) and number < least and least > FAR
+    return is_less or (isinstance(most, int | float) and number > most)
 
 
 def _is_right(
@@ -344,7 +391,7 @@ def _is_right(
         values = take(expected[output.name], at)
         # Of float64's, some differ by roundoffs alone. Where an average is of ones, few are left.
         count, before = (
-            len(torch.unique(x.to(output.got.dtype)))
+            len(torch.unique(x.to(output.got.dtype).double()))
             for x in (values, output.wrong_sample.expected)
         )
         now = WrongOutput.of(next(each for each in compared if each.name == output.name), None)
@@ -352,8 +399,6 @@ def _is_right(
             return False  # such an error would be within its bound
         if count < max(FEW, LEFT_OVER * before) or not bool(values.isfinite().all()):
             return False
-        if are_numbers and bool((changed == 1).all()) and _are_like_rounding(output):
-            return False  # sums of ones are exact
         given = (x for x in context.tensors().values() if x.shape == output.got.shape)
         if not is_term and any(share(take(x, at) == values) >= NEARLY_ALL for x in given):
             return False

@@ -224,10 +224,13 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
     if share(good) < MOST_ROWS:
         return
     low, high = (float(end) for end in fit.value[good].aminmax())
+    if max(abs(low), abs(high)) < FAINT:
+        return  # what is left of sums that should be more, for any reason
+    spread = 2 * SIGMAS * float(fit.error[good].median())  # as rounding makes it
     sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (rows.got, rows.expected)]
     to_one = "; each row sums to 1" if sums[0].all() and not sums[1].all() else ""
     rows_named = "each row" if localize(output) else "each row that is wrong"
-    if high - low <= ALIKE * min(abs(low), abs(low - 1)):
+    if high - low <= max(ALIKE * min(abs(low), abs(low - 1)), spread):
         yield "one factor", f"{rows_named} is {_times(low)} x expected,{where(output)}{to_one}"
     else:
         ends = " to ".join(format_distinct(low, high, 4))

@@ -20,6 +20,7 @@ from pytest_fib.data import (
 )
 from pytest_fib.diagnosis import (
     VAGUE_PATTERNS,
+    Conditions,
     with_guessed_tiles,
     without_guess,
     without_rounding,
@@ -40,8 +41,10 @@ OF_ALL = (
     "misread input", "one factor", "one offset", "zeros", "constant", "negated", "transposed",
     "shifted", "permuted", "copied input", "swapped outputs", "factor per row",
 )  # fmt: skip
-#: Patterns of values that are found elsewhere, which few elements may hold by chance.
-HELD_BY_OTHERS = ("copied input", "swapped outputs")
+#: Patterns that a few elements, or a single row, may have by chance.
+OF_FEW = (
+    "copied input", "swapped outputs", "permuted", "one factor", "one offset", "factor per row",
+)  # fmt: skip
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
 #: A factor that all elements of a workload have in common, in a sentence; and the circumstances
@@ -54,8 +57,6 @@ NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
 EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
 #: How many elements are wrong, in a sentence; and the share of them that are many.
 COUNT, MANY = re.compile(r" at (\d+) of (\d+) elements"), 0.25
-#: With which inputs outputs are right, in a sentence.
-RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
 #: A guess that what is wrong at the end of an axis is off by one.
 OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.
@@ -153,12 +154,12 @@ class _Tried:
             return self._with_name_that_holds(diagnosis, max_bytes)
         if diagnosis.pattern == "follows an input":
             return self._with_conditions_that_hold(diagnosis, max_bytes)
-        if diagnosis.pattern in HELD_BY_OTHERS and diagnosis.shown_by is None:
-            return self._unless_few_hold_it(diagnosis, max_bytes)
+        if diagnosis.pattern in OF_FEW and diagnosis.shown_by is None:
+            return self._unless_of_few(diagnosis, max_bytes)
         return diagnosis
 
-    def _unless_few_hold_it(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
-        """The diagnosis, or that of twice the sizes if what is wrong there holds nothing known.
+    def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, or that of twice the sizes if what is wrong there has no pattern.
 
         With the first of several seeds with which anything is wrong.
         """
@@ -185,18 +186,13 @@ class _Tried:
         shown = diagnosis.shown_by or self.workload
         twice = doubled(self.definition, shown, max_bytes)
         explained = self.evaluate(twice) if twice != shown else None
-        again, own = _diagnosis_of(explained), RIGHT_IF.search(diagnosis.sentence)
-        if (
-            again is None
-            or own is None
-            or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern)
-        ):
+        again = _diagnosis_of(explained)
+        if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
             return diagnosis
-        others = RIGHT_IF.search(again.sentence)
-        held = {*others[1].split(" or ")} if others else set()
-        kept = [each for each in own[1].split(" or ") if each in held]
-        words = f", but right if {' or '.join(kept)}" if kept else ""
-        return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(own[0], words)})
+        own, words = Conditions.of(diagnosis.sentence)
+        kept = own.also_in(Conditions.of(again.sentence)[0])
+        sentence = diagnosis.sentence.replace(words, str(kept)) if words else diagnosis.sentence
+        return diagnosis.model_copy(update={"sentence": sentence})
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis of a workload, which names a larger one that is right.
