@@ -169,7 +169,8 @@ _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", 
 #: What no number is, beside others.
 _NEVER = {
     inf: re.compile(
-        r"\b(?:no|never|not|without) (?:an? )?(?:[-+]?inf|infinite|infinit(?:y|ies))\b"
+        r"\b(?:no|never|not|without) (?:an? )?"
+        r"(?P<sign>[-+]|positive |negative )?(?:inf|infinite|infinit(?:y|ies))\b"
         r"|\binfinities (?:are )?(?:not allowed|excluded|never occur)\b"
         rf"|\b(?:otherwise|always|all|else) finite\b|{_BEGIN}finite(?: numbers?| values?)?{_STOP}",
         re.I,
@@ -188,7 +189,9 @@ _SORTED = re.compile(
     rf"{_STOP}",
     re.I,
 )
-_STRICTLY = re.compile(rf"\bstrictly (?:ascending|increasing|rising|growing){_STOP}", re.I)
+_STRICTLY = re.compile(
+    rf"\bstrictly (?:ascending|increasing|rising|growing)(?: from 0)?{_STOP}", re.I
+)
 _DISTINCT = re.compile(
     rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
     rf"(?: in (?:a|each) row)?{_STOP}"
@@ -406,8 +409,11 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
 def _never(description: str) -> Iterator[float]:
     """The infinities and NaN that no number is."""
     for value, form in _NEVER.items():
-        if form.search(description):
-            yield from (-inf, inf) if value == inf else (value,)
+        if (found := form.search(description)) is None:
+            continue
+        sign = found.groupdict().get("sign")
+        yield from (value,) if sign is None else {"-": (-inf,), "n": (-inf,)}.get(sign[0], (inf,))
+        yield from (-inf,) if sign is None and value == inf else ()
 
 
 def _with_digits(description: str, axes: Collection[str]) -> str:

@@ -456,6 +456,8 @@ def _token_ids(subject: Subject) -> InputRule | None:
     n, picked = subject.const(rows), subject.uses.picks.get(subject.name)
     if picked is None and subject.name in subject.uses.any_bits:  # it may be hashed
         subject.doubts.append(f"below {rows}")
+    if picked == rows and _may_be_beyond(rows, subject):
+        return kinds.Positions(below=f"2 * {rows}", sentinels=_sentinels(subject))
     is_longer = (picked, subject.uses.spare.get(subject.name)) == (rows, 1)
     if n is not None and (is_longer or str(picked) == str(n + 1)):
         return kinds.Positions(below=rows, sentinels=[n])
@@ -547,9 +549,15 @@ def _picked(subject: Subject) -> InputRule | None:
     below = below if of != axis else f"{below} - {behind}"
     if subject.spec.is_scalar:
         return kinds.Integers(min=min([0, *(sentinels or ())]), max=f"{below} - 1", ends=True)
-    if subject.uses.beyond.get(subject.name) == axis:
+    if _may_be_beyond(axis, subject):
         return kinds.Positions(below=f"2 * {axis}", sentinels=sentinels)
     return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
+
+
+def _may_be_beyond(axis: str | int, subject: Subject) -> bool:
+    """Whether numbers from the size of an axis on are legal, and nothing says that they aren't."""
+    is_said = subject.said.padding is not None or subject.said.most is not None
+    return not is_said and subject.uses.beyond.get(subject.name) == axis
 
 
 def _must_differ(subject: Subject, below: str | int) -> bool | Literal["everywhere"]:

@@ -384,7 +384,10 @@ def special_values(
     if may_be_any(name, definition, rule):
         asked = {*uses.asked.get(name, ())}
         all_of_these = asked & {-inf} if is_lse(name) else asked | described
-        return {each for each in all_of_these if not _is_among(each, of_numbers.never)}
+        never = {*of_numbers.never}
+        if described & {-inf, inf} == {-inf}:  # as of what is banned
+            never.add(inf)
+        return {each for each in all_of_these if not _is_among(each, never)}
     if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
     is_signed = isinstance(rule, kinds.Scales) and rule.signed

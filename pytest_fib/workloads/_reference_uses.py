@@ -323,6 +323,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
         reader.visit(run)
         uses.picks |= reader.picks_of_several()
+        reader.note_beyond()
         uses.guessed_picks = {*reader.guessed} - {*uses.picks}
         uses.picks = {**reader.guessed, **uses.picks}
         uses.left_out = reader.left_out()
@@ -416,8 +417,16 @@ class _Reader(ast.NodeVisitor):
         self.whole: dict[str, str | int] = {}
         #: Integers that are held against the size of an axis: what is beyond counts otherwise.
         self.held: set[str] = set()
+        #: The axis below whose size it is asked whether they are.
+        self.asked_for_more: dict[str, str] = {}
         #: How often each variable is assigned.
         self._stores = Counter[str]()
+
+    def note_beyond(self) -> None:
+        """Note indices that may be beyond their axis, since the reference asks and takes others."""
+        for name, axis in self.asked_for_more.items():
+            if self._uses.picks.get(name) == axis and name not in self.along:
+                self._uses.beyond.setdefault(name, axis)
 
     def picks_of_several(self) -> dict[str, str | int]:
         """Indices along several axes, or parts of them as one column of each pair: below each."""
@@ -1303,6 +1312,9 @@ class _Reader(ast.NodeVisitor):
         name, number = self._expressions.integer(node.left), constant(node.comparators[0])
         most = self._expressions.size(node.comparators[0])
         self.held |= {name} if name and isinstance(most, str) else set()
+        is_asked_for_more = isinstance(node.ops[-1], ast.GtE | ast.Lt) and isinstance(most, str)
+        if name is not None and is_asked_for_more and len(node.ops) == 1:
+            self.asked_for_more[name] = str(most)
         is_above = isinstance(node.ops[0], ast.Gt) and isinstance(most, str)
         if name is not None and is_above and self._selects(node):
             self._uses.beyond.setdefault(name, str(most))

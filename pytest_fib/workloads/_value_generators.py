@@ -7,7 +7,7 @@ between devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil, floor, inf, log2
+from math import ceil, floor, inf, log2, prod
 from typing import TYPE_CHECKING
 
 import torch
@@ -493,10 +493,16 @@ def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) ->
         return
     p = context.number(rule.p)
     tensor.bernoulli_(p, generator=context.device_random)
-    if 0 < p < 1:
+    if not 0 < p < 1 or not tensor.numel():
+        return
+    if p >= RARE or context.turn % 4 != RARE_TURN:
         _put_rows(tensor, BOOLEAN_ROWS, context)
-        if context.turn == LONE_FLAG_TURN and tensor.numel():
-            tensor.zero_().view(-1)[context.round_number % tensor.numel()] = 1
+    if context.turn in LONE_FLAG_TURNS:
+        # In all, or in each of several planes: much is far from it.
+        planes = tensor.zero_().view(-1, prod(tensor.shape[-2:]))
+        planes = planes if context.turn != LONE_FLAG_TURNS[0] else planes.view(1, -1)
+        first = context.round_number + torch.arange(len(planes), device=tensor.device) * APART
+        planes.scatter_(1, (first % planes.shape[1])[:, None], 1)
 
 
 def _exactly(tensor: torch.Tensor, count: int, context: FillContext) -> None:
@@ -745,8 +751,11 @@ LENGTH_BYTES = 4
 SMALL_NUMBERS = (3, 15, 255)
 #: The turns of eight in which some labels are below 0.
 LABELS_BELOW_ZERO_TURNS = (2, 4)
-#: The turn in which a single element of all is true.
-LONE_FLAG_TURN = 10
+#: The turns in which one flag alone is true: of all first, then of each plane. And how much further
+#: the next plane's is.
+LONE_FLAG_TURNS, APART = (10, 13, 20), 7
+#: Flags of which fewer are true are so by chance alone, without whole rows, in one turn of four.
+RARE, RARE_TURN = 1 / 16, 3
 #: The turn in which all integers of an input are 0, and those of others most likely not.
 NOTHING_TURN = 20
 #: Of fewer, two that are drawn are often equal.

@@ -42,6 +42,10 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         (">= 0", NOT_NEGATIVE),
         ("Non negative.", NOT_NEGATIVE),
         ("Edges, ascending.", "sorted"),
+        ("Edges, ascending for each user", "sorted"),
+        ("1 where white won, 0.5 for a draw, 0 where black won", "one_of, values [1, 0.5, 0]"),
+        ("1 for a draw, 2 points where it won", "values"),
+        ("x and y, in [0, 1] of the map, may be outside", "uniform, min 0, max 1, ends True"),
         ("Negative where nothing counts.", "values"),
         ("In [>= 0.5]", "values"),
         ("Kept where x >= 0, else times the slope.", "values"),
@@ -89,8 +93,8 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("From 1 to 3 rows each", "values"),
         ("One for each row", "values"),
         ("No one is above 1 of them", "values"),
-        ("Slope, 0 or 0.5", "values"),
-        ("One of 1, 2 or 2.5", "values"),
+        ("Slope, 0 or 0.5", "one_of, values [0, 0.5]"),
+        ("One of 1, 2 or 2.5", "one_of, values [1, 2, 2.5]"),
         ("From 0 to 2.5 kHz", "values"),
         ("From 0 to 0.5 pi", "uniform, min 0, max 1.570796, ends True"),
         ("From 0 to pi/2", "values"),
@@ -150,6 +154,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "1 for a cat, 0 for a dog, -1 for neither", "one_of, values [-1, 0, 1]"),
         ("which[n]:u8", "0 or 1, or 255 where void", "one_of, values [0, 1, 255]"),
         ("which[n]:u8", "1 or 2; or 2 where both", "one_of, values [1, 2]"),
+        ("which:i32", "0 zero, 1 wrap around, 2 clamp", "one_of, values [0, 1, 2]"),
         ("which[n]:i32", "0 to rows * 32", "integers, min 0, max rows * 32"),
         (
             "which[n]:i64",
@@ -419,6 +424,10 @@ def test_a_description_may_name_infinities_and_nan(description, special):
         ("NaN where missing, never infinite", [nan]),
         ("NaN where missing, otherwise finite", [nan]),
         ("No infinities", [nan]),
+        ("-inf where it is banned", [-inf, nan]),
+        ("inf where it overflowed", [-inf, inf, nan]),
+        ("Never positive infinity", [-inf, nan]),
+        ("No -inf", [inf, nan]),
         ("Never NaN", [-inf, inf]),
         ("Finite", []),
         ("Always finite", []),
@@ -579,6 +588,16 @@ def test_a_size_that_a_narrow_dtype_does_not_hold_is_no_bound():
     assert str(made) == "integers, min 0, max min(rows - 1, 255)"
 
 
+def test_offsets_that_rise_have_no_empty_parts():
+    data = signature("op", "n total", "which[n]:i32 x[total]:f32", "y[n]:f32", "total == which[-1]")
+    for description, may_be_empty in (("From 0", True), ("Strictly ascending from 0", False),
+                                      ("Strictly ascending", False)):  # fmt: skip
+        data["inputs"]["which"]["description"] = description
+        data["reference"] = "def run(which, x):\n    return x[which[:-1]]\n"
+        rule = plan(Definition.model_validate(data)).rules["which"]
+        assert (rule.kind, rule.allow_empty) == ("indptr", may_be_empty)
+
+
 def test_rows_may_be_unit_vectors():
-    for description in ("Unit quaternions", "Directions, of length 1"):
+    for description in ("Unit quaternions", "Directions, of length 1", "unit vectors from the eye"):
         assert rule_of("which[n,classes]:f32", description).kind == "l2_normalized"

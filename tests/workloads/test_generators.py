@@ -606,7 +606,7 @@ def test_ends_of_scales_are_rounded_to_none_beyond():
     assert float(drawn.max()) <= 0.1
 
 
-def test_in_one_workload_a_single_index_and_a_single_flag_count():
+def test_in_few_workloads_a_single_index_or_a_single_flag_counts():
     inputs = {"ids": (["n", "k"], "int32"), "on": (["n", "k"], "bool"), "c": (["n"], "int64")}
     rules = {
         "ids": {"kind": "indices", "below": 19, "unique": False, "sentinels": [-1]},
@@ -614,7 +614,7 @@ def test_in_one_workload_a_single_index_and_a_single_flag_count():
     }
     made = _held("def run(ids, on, c):\n    return ids.sum(1) * on.sum(1) * c", inputs, rules)
     assert sum(int((each["ids"] >= 0).sum()) == 1 for each in made) == 1
-    assert sum(int(each["on"].sum()) == 1 for each in made) == 1
+    assert sum(int(each["on"].sum()) == 1 for each in made) == 3
     assert sum(bool((each["c"] == 1).all()) for each in made) == 1
 
 
@@ -1159,6 +1159,19 @@ def test_a_permutation_has_every_number_once_and_sometimes_in_order():
     assert sum(count > 20 for count in moved) >= 2
 
 
+@pytest.mark.parametrize("p", [0.5, 0.01])
+def test_flags_are_now_and_then_few(p):
+    """Of an image with a single obstacle, much is far from it."""
+    rules = {"x": {"kind": "boolean", "p": p}}
+    axes = {"b": 3, "h": 20, "w": 30}
+    flags = [made_of("x[b,h,w]:bool", axes, rules, s, out="y[b]:f32")["x"] for s in range(TURNS)]
+    counts = [each.flatten(1).sum(1).tolist() for each in flags]
+    assert sum(sum(each) == 1 for each in counts) == 1
+    assert sum(each == [1, 1, 1] for each in counts) == 2
+    rare = sum(0 < sum(each) < 60 and max(each) < 30 for each in counts)
+    assert (rare >= 5) is (p < 0.1)
+
+
 def test_rising_numbers_begin_at_the_least_or_anywhere():
     rules = {"x": {"kind": "sorted", "min": 2, "max": 9, "unique": True}}
     rows = [made_of("x[n]:f32", {"n": 30}, rules, seed)["x"] for seed in range(8)]
@@ -1617,8 +1630,8 @@ def test_numbers_of_8_bits_have_the_special_values_that_they_hold_where_a_refere
     assert found == special
 
 
-def made_of(inputs, axes, rules, seed, values=None):
-    data = signature("op", " ".join(axes), inputs, "y[n]:f32")
+def made_of(inputs, axes, rules, seed, values=None, out="y[n]:f32"):
+    data = signature("op", " ".join(axes), inputs, out)
     definition = Definition.model_validate(data | {"workloads": {"inputs": rules}})
     regime = {} if values is None else {"values": values}
     return make_inputs(definition, make_workload(definition, axes, seed, regime))

@@ -696,6 +696,14 @@ BY_USE = [
      "indices, below v, unique False"),
     ("row[n]:i32 x[m,v]:f32 z[n]:f32",
      "return x.index_put((row.long(),), z[:, None])", "indices, below m"),
+    ("ids[n]:i32 x[m,v]:f32",
+     "ids = torch.where((ids < 0) | (ids >= len(x)), 0, ids)\n    return x[ids].sum(1)",
+     "positions, sentinels [-1], below 2 * m"),
+    ("token_ids[n]:i32 table[m,v]:f32",
+     "known = token_ids < table.shape[0]\n"
+     "    return table[torch.where(known, token_ids, 0)].sum(1)", "positions, below 2 * m"),
+    ("ids[n]:i32 x[m,v]:f32", "return x[ids].sum(1) * (ids < len(x) - 1) * (ids < len(x))",
+     "indices, below m, unique False"),
     ("log_scales[n]:f32 x[n]:f32", "return x * log_scales.exp()", "uniform, min -6.0, max 2.0"),
     ("kv_lens[n]:i32 x[n,m]:f32",
      "k = x.shape[1]\n    out = torch.arange(k) >= kv_lens[:, None]\n"
