@@ -288,7 +288,8 @@ class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="
 
     From `min` (0) to `max`; without that by the value pattern, or whole ones up to 100 in an
     integer tensor. With `unique` no two of a row are equal, as far as the dtype tells them apart;
-    without `max` they go up to the length of a row then, or whole ones on to 100 beyond it.
+    without `max` they go up to the length of a row then, or whole ones on to 100 beyond it. Rows
+    may end in `pad`, which is in no order.
     """
 
     kind: Literal["sorted"] = "sorted"
@@ -296,6 +297,7 @@ class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="
     min: Annotated[Number, Held()] = 0
     max: Annotated[OptionalNumber, Held(), Limit(">=", "min")] = None
     unique: Flag = False
+    pad: Annotated[OptionalNumber, Held()] = None
 
     @model_validator(mode="after")
     def _both_ends(self) -> "Sorted":

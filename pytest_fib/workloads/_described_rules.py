@@ -116,7 +116,13 @@ def _in_order(described: Described, low: Bound, high: Bound | None) -> InputRule
     """Numbers that never fall; of which no two are equal, if that is said."""
     if not (described.is_whole or isinstance(low, str) or isinstance(high, str) or high is None):
         low, high = _inside(described.said, low, high)
-    return kinds.Sorted(min=low, max=high, unique=described.said.are_distinct is True)
+    unique = described.said.are_distinct is True
+    return kinds.Sorted(min=low, max=high, unique=unique, pad=_pad(described.said))
+
+
+def _pad(said: Said) -> int | None:
+    """What rows end in, if anything."""
+    return said.sentinels[0] if said.are_trailing and len(said.sentinels) == 1 else None
 
 
 def _sorted(rule: kinds.Sorted, described: Described) -> InputRule:
@@ -325,20 +331,23 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
         changed["below"] = more(rule.below, 1)
     is_free = rule.pad is None and rule.sentinels is None
     are_these = rule.pad is None and rule.sentinels in (None, [*said.sentinels])
-    if said.are_trailing and are_these and len(said.sentinels) == 1:
-        changed |= {"pad": said.sentinels[0], "sentinels": None}
+    if (pad := _pad(said)) is not None and are_these:
+        changed |= {"pad": pad, "sentinels": None}
     elif is_free and said.sentinels and not changed.get("unique", rule.unique):
         changed["sentinels"] = list(said.sentinels)
     unique = changed.get("unique", rule.unique)
-    if said.is_sorted and is_free and not said.sentinels and unique != "everywhere":
+    in_order = is_free and not said.sentinels if pad is None else are_these
+    if said.is_sorted and in_order and unique != "everywhere":
         most = more(changed.get("below", rule.below), -1)
-        return kinds.Sorted(min=0, max=most, unique=bool(unique))
+        return kinds.Sorted(min=0, max=most, unique=bool(unique), pad=pad)
     return rule.model_copy(update=changed)
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:
     """In the range that is said, unless it indexes an axis that bounds it for sure."""
     said = described.said
+    if said.is_sorted and described.spec.shape and not described.is_index:
+        return _structure(described) or rule
     is_of_axes = isinstance(rule.below, str)
     is_bound = is_of_axes and not described.is_guess and described.is_index
     if is_bound or None in (said.least, said.most) or (is_of_axes and isinstance(said.most, str)):

@@ -59,3 +59,11 @@ def places(tensor: torch.Tensor, rows: torch.Tensor, generator: torch.Generator)
         random = torch.empty(is_special.shape, device=tensor.device).uniform_(generator=generator)
         is_special |= (random < SOME) & some[:, None]
     return is_special.view(tensor.shape)
+
+
+def filled_lengths(shape: Sequence[int], host: torch.Generator) -> torch.Tensor:
+    """How much of each row is filled, of shape (*rows, 1): half of these are full."""
+    *rows, n = shape
+    lengths = torch.randint(0, n + 1, (*rows, 1), generator=host)
+    lengths[torch.rand((*rows, 1), generator=host) < 0.5] = n
+    return lengths

@@ -15,7 +15,7 @@ import torch
 
 from pytest_fib.data import Definition, SafetensorsInput, kinds
 from pytest_fib.workloads._constraints import parse_all
-from pytest_fib.workloads._places import in_turn, places
+from pytest_fib.workloads._places import filled_lengths, in_turn, places
 from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._sizes import TILE_SIZES
 from pytest_fib.workloads._value_generators import VALUE_FILLS
@@ -226,8 +226,7 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
     if are_alike:
         drawn[:] = drawn[:1, :1]
     elif rule.pad is not None:
-        lengths = torch.randint(0, n + 1, (rows, 1), generator=host)
-        lengths[torch.rand((rows, 1), generator=host) < 0.5] = n
+        lengths = filled_lengths(drawn.shape, host)
         if rule.unique:
             lengths.clamp_max_(below)
         drawn = torch.where(torch.arange(n) < lengths, drawn, context.whole(rule.pad))

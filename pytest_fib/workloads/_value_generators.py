@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.data import kinds
-from pytest_fib.workloads._places import in_turn, one_of_each, places
+from pytest_fib.workloads._places import filled_lengths, in_turn, one_of_each, places
 from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS, power_of_two
 from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
@@ -39,9 +39,15 @@ def _values(tensor: torch.Tensor, rule: kinds.Values, context: FillContext) -> N
 
 
 def _sorted(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> None:
-    if rule.unique:
-        _ascending(tensor, rule, context)
-        return
+    fill = _ascending if rule.unique else _never_falling
+    fill(tensor, rule, context)
+    if rule.pad is not None:
+        at = torch.arange(tensor.shape[-1], device=tensor.device)
+        lengths = filled_lengths(tensor.shape, context.host_random).to(tensor.device)
+        tensor.masked_fill_(at >= lengths, context.number(rule.pad))
+
+
+def _never_falling(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -> None:
     if not tensor.dtype.is_floating_point:
         most: int | float | str = 1 if tensor.dtype is torch.bool else SORTED_INTEGERS
         most = most if rule.max is None else rule.max

@@ -588,6 +588,31 @@ def test_a_size_that_a_narrow_dtype_does_not_hold_is_no_bound():
     assert str(made) == "integers, min 0, max min(rows - 1, 255)"
 
 
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ("(which[:, None] == other[None]).any(1) * x", "sorted, unique True, pad -1"),
+        ("x[which.clamp(min=0)]", "sorted, max n - 1, unique True, pad -1"),
+        ("x + which", "sorted, unique True, pad -1"),
+    ],
+)
+def test_rows_in_order_may_be_padded(body, rule):
+    data = signature("op", "n", "which[n]:i32 other[n]:i32 x[n]:f32", "y[n]:f32")
+    data["inputs"]["which"]["description"] = "Strictly ascending, padded with -1 at the end"
+    data["reference"] = f"def run(which, other, x):\n    return {body}\n"
+    definition = Definition.model_validate(data)
+    made = plan(definition).rules["which"]
+    assert str(made) == rule
+    seen = set()
+    for seed in range(16):
+        which = filled(definition, make_workload(definition, {"n": 30}, seed))["which"]
+        count = int((which >= 0).sum())
+        assert bool((which[count:] == -1).all())
+        assert bool((which[:count].diff() > 0).all())
+        seen.add((count > 0) + (count == 30))
+    assert len(seen) > 1
+
+
 def test_offsets_that_rise_have_no_empty_parts():
     data = signature("op", "n total", "which[n]:i32 x[total]:f32", "y[n]:f32", "total == which[-1]")
     for description, may_be_empty in (("From 0", True), ("Strictly ascending from 0", False),
