@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import inf, log10
 
@@ -48,6 +49,8 @@ OF_THESE_INPUTS = (
 )  # fmt: skip
 #: Patterns of what was in memory, which may be elsewhere with other inputs.
 OF_MEMORY = ("unwritten", "stale")
+#: What a place says of what is expected there.
+WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -135,9 +138,11 @@ def _at_held_place(
     is_place = pattern == location.name
     if place is None and is_place:
         return None
-    sentence = without_place(
-        sentence, location, place.phrase if place else counted(location, output)
-    )
+    words = place.phrase if place else counted(location, output)
+    expected = WHERE_EXPECTED.search(location.phrase)
+    if expected and not (place and WHERE_EXPECTED.search(place.phrase)):
+        words += f", {expected[0]}"
+    sentence = without_place(sentence, location, words)
     return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
 
 

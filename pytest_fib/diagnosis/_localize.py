@@ -45,6 +45,10 @@ ALL_BUT = "everywhere but "
 PADDING = "padding region"
 #: How a place begins that is where some number is expected, or where it isn't.
 ONLY_WHERE, WHEREVER = "only where", "wherever"
+#: The largest number that is named as the only one that is expected.
+MOST_NAMED = 1 << 16
+#: Names of axes that sound as if an index were their size.
+_SIZES = re.compile(r"(.*_)?(size|len|length|count|dim)")
 #: How the ends of a dimension begin.
 ENDS = ("at the first ", "at the last ")
 #: A guess at a cause, in a sentence.
@@ -228,7 +232,8 @@ def _padding(output: WrongOutput) -> Location | None:
 def _only_value(output: WrongOutput, expected: torch.Tensor) -> str | None:
     """The value that all of these are, in digits; None if they differ, or are few."""
     is_one = len(expected) >= FEW and not vary(expected)
-    return output.digits(expected[0]) if is_one else None
+    is_data = is_one and abs(float(expected[0])) > MOST_NAMED  # which an input may hold
+    return output.digits(expected[0]) if is_one and not is_data else None
 
 
 def shares_filled(output: WrongOutput) -> tuple[float, float]:
@@ -343,7 +348,7 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         return _Indices(EVERY_KTH, phrase, part, 2 * log_size)
     if size - count == 1:
         left_out = (set(range(size)) - set(members)).pop()
-        return _Indices(role, f"{ALL_BUT}at {axis} {left_out}", part, log_size)
+        return _Indices(role, f"{ALL_BUT}{_at(axis, left_out)}", part, log_size)
     span = members[-1] - first + 1
     filled = RANGE if span <= 0.5 * size else NEARLY_WHOLE
     if span <= NEARLY_WHOLE * size and count >= max(filled * span, LEAST_MEMBERS):
@@ -360,7 +365,7 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
 def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Indices:
     part, log_size = count / size, log10(size)
     if role == "some heads" and count == 1:
-        return _Indices("one head", f"at {axis} {first}", part, log_size)
+        return _Indices("one head", _at(axis, first), part, log_size)
     if first + count == size and part <= 0.5:
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
         why = _why_last(size, count, rest_of)
@@ -373,12 +378,17 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
         tiles = {axis: rest_of} if rest_of else {}
         return _Indices(name, phrase, part, choices - END, one_last=one_last, tiles=tiles)
     if count == 1:
-        return _Indices(role, f"at {axis} {first}", part, log_size)
+        return _Indices(role, _at(axis, first), part, log_size)
     if first == 0:
         return _Indices(role, f"{ENDS[0]}{count} of {size} along {axis}", part, log_size)
     tile = f", a tile of {count}" if count in TILES and first % count == 0 else ""
     phrase = f"at {axis} {first}..{first + count - 1}{tile}"
     return _Indices(role, phrase, part, 2 * log_size)
+
+
+def _at(axis: str, index: int) -> str:
+    """A single index: ``at head 5``, ``at index 0 along page_size``."""
+    return f"at index {index} along {axis}" if _SIZES.fullmatch(axis) else f"at {axis} {index}"
 
 
 def _why_last(size: int, count: int, rest_of: int) -> str:

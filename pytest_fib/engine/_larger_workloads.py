@@ -25,7 +25,7 @@ from pytest_fib.diagnosis import (
     without_guess,
     without_rounding,
 )
-from pytest_fib.verdict import detail_lines, qualified
+from pytest_fib.verdict import PRECISION, detail_lines, qualified
 from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
 
 #: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
@@ -33,7 +33,7 @@ DIAGNOSIS_BYTES = 4 << 20
 #: A workload shows too little if no tensor has more elements.
 TINY = 16
 #: Values of other seeds with which a larger workload must be right to be named.
-OTHER_SEEDS = 3
+OTHER_SEEDS = 5
 #: The relative error of an element from which one isn't like those of rounding.
 LARGE_ERROR = 0.25
 #: Patterns of all elements or rows, which larger workloads would show too.
@@ -89,8 +89,7 @@ def diagnose_failure(
             break
     # Of one element beyond a threshold, where is what is said of it; of more, more is said.
     if own is None or (shown is workload and _is_place(own)):
-        twice = doubled(definition, workload, max_bytes)
-        diagnosis = tried.explained(twice) if twice != workload else None
+        diagnosis = tried.of_twice(max_bytes)
         if diagnosis is not None and tried.is_specific(diagnosis):
             own = diagnosis
         elif diagnosis is not None and own is not None and _is_refuted(own, diagnosis):
@@ -121,7 +120,7 @@ class _Tried:
         for change in (_with_layout, _with_tiles, _with_end):
             diagnosis = change(self.definition, shown, diagnosis, self.evaluate)
         if shown is not self.workload:
-            diagnosis = _as_shown_by(shown, diagnosis, self.workload, self.outcome)
+            diagnosis = _as_shown_by(self.definition, shown, diagnosis, self.workload, self.outcome)
         return diagnosis
 
     def tells(self, shown: Workload, diagnosis: Diagnosis) -> bool:
@@ -159,19 +158,23 @@ class _Tried:
         return diagnosis
 
     def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
-        """The diagnosis, or that of twice the sizes if what is wrong there has no pattern.
+        """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
+        again = self.of_twice(max_bytes)
+        is_vague = again is not None and again.pattern in VAGUE_PATTERNS
+        return _of_larger_alone(again) if again is not None and is_vague else diagnosis
 
-        With the first of several seeds with which anything is wrong.
+    def of_twice(self, max_bytes: int) -> Diagnosis | None:
+        """The diagnosis of twice the sizes, of the first of several seeds that anything fails with.
+
+        None where nothing does, or there are no such sizes.
         """
         twice = doubled(self.definition, self.workload, max_bytes)
         for by in range(OTHER_SEEDS + 1 if twice != self.workload else 0):
             seed = twice.seed + by
             other = make_workload(self.definition, twice.axes, seed, twice.regime)
-            again = self.explained(other)
-            if again is not None:
-                is_vague = again.pattern in VAGUE_PATTERNS
-                return _of_larger_alone(again) if is_vague else diagnosis
-        return diagnosis
+            if (again := self.explained(other)) is not None:
+                return again
+        return None
 
     def _with_name_that_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, which names a factor only if that is the same at twice the sizes."""
@@ -404,8 +407,20 @@ def _whole(size: int, tile: int) -> int:
     return (count - (count % 2 == 0)) * tile
 
 
+def _differ(one: str, other: str, definition: Definition, output: str) -> bool:
+    """Whether two factors, as ``2 x expected``, differ by more than an output's rounding does."""
+    dtype = f"torch.{definition.outputs[output].dtype.value}"
+    step = next((each.roundoff for name, each in PRECISION.items() if str(name) == dtype), 0.0)
+    numbers = [float(each.split()[0]) for each in (one, other)]
+    return abs(numbers[0] - numbers[1]) > 2 * step * abs(numbers[0])
+
+
 def _as_shown_by(
-    larger: Workload, diagnosis: Diagnosis, workload: Workload, outcome: Evaluation
+    definition: Definition,
+    larger: Workload,
+    diagnosis: Diagnosis,
+    workload: Workload,
+    outcome: Evaluation,
 ) -> Diagnosis:
     """The diagnosis of a larger workload, with the elements of this workload's outcome.
 
@@ -429,7 +444,7 @@ def _as_shown_by(
         is_one_name = len(names) == 1 and None not in names
         factors = [FACTOR.search(each.sentence) for each in (diagnosis, own)]
         both = [factor[1] for factor in factors if factor]
-        if len(both) > 1 and both[0] != both[1] and not is_one_name:
+        if len(both) > 1 and _differ(both[0], both[1], definition, own.output) and not is_one_name:
             at = _sizes_in_words(larger), _sizes_in_words(workload)
             words = f"every element is {both[0]} at {at[0]}, {both[1]} at {at[1]}"
             circumstances = CIRCUMSTANCES.search(diagnosis.sentence)
