@@ -134,9 +134,9 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"
-        those = ~output.got.float().isfinite()
+        those = output.got.double().isinf()
         words = _instead(special, _where_those(output, those), "numbers are")
-        are_all = share(~got.isfinite()) >= NEARLY_ALL
+        are_all = share(got.isinf()) >= NEARLY_ALL
         yield "infinity", words if are_all else f"{words}, and wrong {how_many(output)} in all"
     if share(got.isnan() & ~expected.isnan()) >= MOST:
         right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
@@ -311,11 +311,17 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
             where_from = shortened(texts, 4)
             if len({from_ for _, from_ in moves}) == 1 < len(texts):
                 where_from = f"{texts[0]}, and so do others"
-            elif len(moves) == SLICES:  # there may be more
+            elif len(moves) < _wrong_slices(output, dim):
                 where_from = f"{', '.join(texts[:4])} and more"
             in_moved = output.total * len(texts) / size
             extent = "" if output.count >= NEARLY_ALL * in_moved else f", {how_many(output)}"
             yield "permuted", f"right values at the wrong {output.axis(dim)}: {where_from}{extent}"
+
+
+def _wrong_slices(output: WrongOutput, dim: int) -> int:
+    """How many slices of a dimension have wrong elements."""
+    others = [other for other in range(len(output.shape)) if other != dim]
+    return int((output.wrong.amax(dim=others) if others else output.wrong).sum())
 
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:

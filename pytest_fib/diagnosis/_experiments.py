@@ -2,7 +2,7 @@
 
 The implementation is called again, beside the reference. If inputs are moved a little, rounding
 errors change, but those of a wrong formula hardly do. If outputs become right as soon as an input
-is 0 or 1, the use of this input is wrong.
+is 0, a term is wrong of which it is a part.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ LEAST_STEPS = 2.0
 LESS = 0.125
 #: The share of elements that have to stay the same.
 MOST = 0.5
-#: How many different values of an output must be left where an input is 0 or 1, as a share.
-LEFT_OVER = 0.25
 #: What outputs are wrong in, and with which inputs they are right, in a sentence.
 IN_WHAT = re.compile(r", in what depends on (\w+(?: and \w+)?)")
 RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
@@ -389,15 +387,11 @@ def _is_right(
         is_term = are_numbers and changed.shape == output.got.shape
         at = output.wrong_sample.at
         values = take(expected[output.name], at)
-        # Of float64's, some differ by roundoffs alone. Where an average is of ones, few are left.
-        count, before = (
-            len(torch.unique(x.to(output.got.dtype).double()))
-            for x in (values, output.wrong_sample.expected)
-        )
         now = WrongOutput.of(next(each for each in compared if each.name == output.name), None)
         if share(now.sample_at(at).bound < output.wrong_sample.error.abs()) < MOST:
             return False  # such an error would be within its bound
-        if count < max(FEW, LEFT_OVER * before) or not bool(values.isfinite().all()):
+        written = values.to(output.got.dtype).double()  # float64's may differ by roundoffs alone
+        if len(torch.unique(written)) < FEW or not bool(values.isfinite().all()):
             return False
         given = (x for x in context.tensors().values() if x.shape == output.got.shape)
         if not is_term and any(share(take(x, at) == values) >= NEARLY_ALL for x in given):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from math import prod
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,13 @@ ASKED_AGAIN = 8
 LATER_CALL = "on a second call of the same shapes with other values"
 #: How often sizes are doubled for a workload on which outputs aren't the same by chance; its bytes.
 DOUBLINGS, LARGER_BYTES = 3, 1 << 22
+#: What a function raises that can't do some sizes, or whose outputs aren't what they should be.
+REFUSALS = (
+    ArithmeticError, AssertionError, AttributeError, EvaluationEnded, LookupError, RuntimeError,
+    TypeError, ValueError,
+)  # fmt: skip
+#: How many elements are few.
+FEW_ELEMENTS = 16
 #: Seconds of an evaluation, which nothing stops here: a request's default.
 TIMEOUT = 60.0
 
@@ -215,21 +223,30 @@ class FunctionChecker:
             workload,
             later.qualified(LATER_CALL),
             explain_until=explain_until,
-            needs_earlier=lambda other: self._remembers(workload),
+            needs_earlier=lambda other: self._remembers(other, workload),
         )
 
-    def _remembers(self, workload: Workload) -> bool:
+    def _remembers(self, other: Workload, workload: Workload) -> bool:
         """Whether the function's outputs don't change with the values of a workload's sizes.
 
-        Nor with those of larger sizes: of a few elements, wrong ones may be the same by chance.
+        Of a few elements, wrong ones may be the same by chance: not those of larger sizes, unless
+        the function can't do these.
         """
+        if not self._are_the_same(other, workload):
+            return False
         larger = workload
-        for _ in range(DOUBLINGS):
+        for _ in range(DOUBLINGS if self._returned_elements() < FEW_ELEMENTS else 0):
             larger = doubled(self.definition, larger, LARGER_BYTES)
-        return all(
-            self._are_the_same(with_other_values(self.definition, each), each)
-            for each in (workload, larger)
-        )
+        if larger == workload:
+            return True
+        try:
+            return self._are_the_same(with_other_values(self.definition, larger), larger)
+        except REFUSALS:
+            return True
+
+    def _returned_elements(self) -> int:
+        """How many elements the outputs of the last call have."""
+        return sum(prod(self._layouts[name].shape) for name in self.definition.outputs)
 
     def _are_the_same(self, *workloads: Workload) -> bool:
         """Whether the function's outputs for these are the same, bit by bit."""

@@ -6,6 +6,7 @@ The text is parsed, never evaluated by Python: what is not in the lists below is
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -178,7 +179,7 @@ class Constraint:
             parts.found,
         )
 
-    def orders(self, name: str) -> bool:
+    def orders(self, name: str, rank: int) -> bool:
         """Whether it says that no element of a tensor's rows is less than the one before.
 
         As in ``all(times[:, :-1] <= times[:, 1:])``.
@@ -193,7 +194,7 @@ class Constraint:
             one == other == name
             and (but_last, but_first) == (slice(None, -1), slice(1, None))
             and before == same
-            and all(each in (slice(None), ...) for each in before)
+            and (before == [...] or before == [slice(None)] * (rank - 1))
         )
 
     def _axis_equal_to(self, tensor_of: Callable[[ast.expr], str | None]) -> tuple[str, str] | None:
@@ -314,7 +315,9 @@ def bounds_of_elements(
         for each in parse_all(text, definition):
             relation = each.relation if each.tensors == {name} else None
             found = relation.bound_of(name) if relation else None
-            if relation is None or found is None or name in _names(found[1]):
+            if relation is None or found is None:
+                continue
+            if _names(found[1]) & {name, *relation.parts}:
                 continue
             is_least, tree = found
             bound = ast.unparse(tree) if _names(tree) else _compiled(tree)({}), relation.strict
@@ -327,11 +330,12 @@ def order_of_rows(name: str, definition: Definition) -> bool | None:
 
     None where they don't say.
     """
+    rank = len(definition.inputs[name].shape or ())
     orders = [
         each.relation.strict
         for text in constraints_on(name, definition)
         for each in parse_all(text, definition)
-        if each.relation and each.orders(name)
+        if each.relation and each.orders(name, rank)
     ]
     return any(orders) if orders else None
 
@@ -437,22 +441,31 @@ def _is_true(value: Any) -> bool:
 
 def _unsupported(tree: ast.expr) -> str | None:
     """The first part of an expression that is not on the lists."""
-    indices = [node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
-    of_indices = {part for index in indices for part in (index, *_parts(index))}
+    indices = {node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
+    several = {index for index in indices if isinstance(index, ast.Tuple)}
+    of_one = {part for index in indices for part in _parts(index)}
     for node in ast.walk(tree):
-        if not _is_supported(node, is_index=node in of_indices):
+        if not (node in several or (node in of_one and _is_slice(node)) or _is_supported(node)):
             return repr(ast.unparse(node) or type(node).__name__)
     return None
 
 
 def _parts(index: ast.expr) -> list[ast.expr]:
-    """What an index has for each dimension, if it is of several."""
-    return index.elts if isinstance(index, ast.Tuple) else []
+    """What an index has for each dimension."""
+    return index.elts if isinstance(index, ast.Tuple) else [index]
 
 
-def _is_supported(node: ast.AST, *, is_index: bool) -> bool:
-    if is_index and (isinstance(node, ast.Slice | ast.Tuple) or _is_ellipsis(node)):
-        return True
+def _is_slice(node: ast.AST) -> bool:
+    """Whether it takes several elements of a dimension, in their order; or of all that are left."""
+    match node:
+        case ast.Slice(step=ast.UnaryOp()):
+            return False
+        case ast.Slice() | ast.Constant(value=builtins.Ellipsis):
+            return True
+    return False
+
+
+def _is_supported(node: ast.AST) -> bool:
     match node:
         case ast.Call(ast.Attribute(_, name), _, []):
             return name in _METHODS
@@ -463,10 +476,6 @@ def _is_supported(node: ast.AST, *, is_index: bool) -> bool:
         case ast.Constant(value):
             return isinstance(value, (int, float))
     return isinstance(node, _SUPPORTED)
-
-
-def _is_ellipsis(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...
 
 
 class _PartsAsNames(ast.NodeTransformer):
@@ -486,12 +495,24 @@ class _PartsAsNames(ast.NodeTransformer):
         """The name of a part, if its index has none."""
         if not isinstance(node.value, ast.Name) or node.value.id not in self._tensors:
             return node
-        if _names(node.slice):
+        parts = tuple(map(_plain_part, _parts(node.slice)))
+        if None in parts:
             return node
-        index = _compiled(node.slice)({})
         text = ast.unparse(node)
-        self.found[text] = (node.value.id, index if isinstance(index, tuple) else (index,))
+        self.found[text] = (node.value.id, parts)
         return ast.Name(text, ast.Load())
+
+
+def _plain_part(node: ast.expr) -> Any:
+    """The index or slice that is written in numbers; None of others."""
+    try:
+        if isinstance(node, ast.Slice):
+            ends = (node.lower, node.upper, node.step)
+            return slice(*(each and ast.literal_eval(each) for each in ends))
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if type(value) is int or value is ... else None
 
 
 class _SizesAsAxes(ast.NodeTransformer):

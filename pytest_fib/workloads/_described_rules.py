@@ -203,9 +203,7 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     least, most = _number(said.least), _number(said.most)
     width = high - low
     if least is not None and (most is not None or low < least):
-        if most is None or high <= least:
-            high = least + max(width, WIDTH)
-        low = least
+        low, high = least, max(high, least + width if high <= least else high)
     if most is not None:
         low, high = (low if low < most else most - width), most
     if said.has_zero:

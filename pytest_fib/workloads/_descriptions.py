@@ -68,7 +68,7 @@ _DASH = re.compile(rf"{_BEGIN}{_LEAD}(?P<low>\d+)-(?P<high>\d+){_END}", re.I)
 _BRACKETS = re.compile(
     r"\b(?:in|within|inside|(?:clipped|clamped|limited|scaled|normali[sz]ed) to|interval|range) "
     rf"(?P<open>[\[(]) ?(?P<low>{_BOUND}), ?(?P<high>{_BOUND}) ?(?P<close>[\])])"
-    r"(?=\s*(?:$|[.;,:)]|or\b|of the\b))",
+    r"(?=\s*(?:$|[.;,:)]|or\b))",
     re.I,
 )
 _STRICT = re.compile(r"\bstrictly between\b", re.I)
@@ -102,7 +102,7 @@ _ONE = r"-?\d+(?:\.\d+)?"
 _LIST = rf"{_ONE}(?:, {_ONE})*,?"
 _CHOICES = re.compile(
     rf"(?:^|(?<!\d)[.;,:]\s+|\()(?:\w+ (?:is|are) )?{_LEAD}(?:either )?"
-    rf"(?P<choices>{_LIST} or {_ONE}){_END}",
+    rf"(?P<choices>{_LIST} or {_ONE}(?: or {_ONE})*){_END}",
     re.I,
 )
 _ONE_OF = re.compile(
@@ -111,7 +111,7 @@ _ONE_OF = re.compile(
     re.I,
 )
 #: And one more behind it that is said apart: ``0 or 1, or 255 where void``.
-_AND_CHOICE = re.compile(r"\s*[,;]\s*(?:or|and) (-?\d+) (?:for|where|if|when|means|is)\b", re.I)
+_AND_CHOICE = re.compile(rf"\s*[,;]\s*or ({_ONE}) (?:for|where|if|when)\b", re.I)
 _SIGNED = r"(?: (?:numbers?|values?|factors?|scales?|weights?))?" + _STOP
 _IT = r"(?:so )?(?:(?:it|they|these|values?) )?"
 _NEGATIVE = re.compile(rf"{_BEGIN}{_LEAD}(?:strictly )?negative{_SIGNED}", re.I)
@@ -166,41 +166,45 @@ _SPECIAL = {
     nan: re.compile(rf"\bnan(?: (?:or|and) [-+]?{_INF})? (?:{_FOR})\b|\b(?:or|and) nan\b", re.I),
 }
 _INFINITIES = re.compile(rf"{_BEGIN}infinit(?:y|ies) (?:is|are|counts?|may)\b", re.I)
-#: What no number is, beside others.
-_NEVER = {
-    inf: re.compile(
-        r"\b(?:no|never|not|without) (?:an? )?"
-        r"(?P<sign>[-+]|positive |negative )?(?:inf|infinite|infinit(?:y|ies))\b"
-        r"|\binfinities (?:are )?(?:not allowed|excluded|never occur)\b"
-        rf"|\b(?:otherwise|always|all|else) finite\b|{_BEGIN}finite(?: numbers?| values?)?{_STOP}",
-        re.I,
-    ),
-    nan: re.compile(
-        r"\b(?:no|never|not|without) (?:an? )?nans?\b"
-        rf"|\b(?:always|all) finite\b|{_BEGIN}finite(?: numbers?| values?)?{_STOP}",
-        re.I,
-    ),
-}
+#: What no number is: a clause of its own, as the rest may be conditions. "Otherwise finite" denies
+#: all that isn't named.
+_NO = rf"{_BEGIN}(?:never|no|without|not) (?:an? )?"
+_OF_SIGN = r"(?P<sign>[-+]|positive |negative )?"
+_INFINITE = r"(?:infs?|infinite|infinit(?:y|ies))"
+_NEVER_INFINITE = re.compile(
+    rf"{_NO}{_OF_SIGN}{_INFINITE}(?: (?:or|and|nor) nans?)?{_STOP}"
+    rf"|{_BEGIN}infinities (?:are )?(?:not allowed|excluded){_STOP}",
+    re.I,
+)
+_NEVER_NAN = re.compile(rf"{_NO}(?:{_INFINITE} (?:or|and|nor) )?nans?{_STOP}", re.I)
+_FINITE = re.compile(
+    rf"{_BEGIN}(?:(?:are|is|always|all|otherwise|else|elsewhere) ){{0,2}}finite"
+    rf"(?: numbers?| values?)?{_STOP}",
+    re.I,
+)
 _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
 _SORTED = re.compile(
     rf"{_BEGIN}(?:are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
     rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|earliest) first"
-    rf"|in (?:ascending|rising|increasing) order)(?: (?:for|within|in|per) (?:each|every|an?) \w+)?"
-    rf"{_STOP}",
+    rf"|in (?:ascending|rising|increasing) order)"
+    rf"(?: (?:for|within|in|per) (?:each|every) (?!column|axis|dimension|layer|step)\w+)?{_STOP}",
     re.I,
 )
 _STRICTLY = re.compile(
     rf"\bstrictly (?:ascending|increasing|rising|growing)(?: from 0)?{_STOP}", re.I
 )
+_NOT_OF = r"(?!(?:of|to|from|across|number|count|position)s?\b)"
 _DISTINCT = re.compile(
     rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
     rf"(?: in (?:a|each) row)?{_STOP}"
-    rf"|{_BEGIN}(?:distinct|unique) (?:\w+ ){{0,2}}(?:\w+[^s\W]s|indices){_STOP}"
+    rf"|{_BEGIN}(?:distinct|unique) (?:{_NOT_OF}\w+ ){{0,2}}{_NOT_OF}(?:\w+[^s\W]s|indices){_STOP}"
     rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b"
     rf"|{_BEGIN}no two (?:\w+ )?(?:share|are the same|are equal)\b"
     rf"|{_BEGIN}(?:always|all|pairwise) different{_STOP}",
     re.I,
 )
+#: What says that numbers are of how many others there are, or that they come again.
+_COUNTED = re.compile(r"\b(?:numbers?|counts?) of\b|\brepeated\b", re.I)
 #: The same, in words that deny.
 _NO_REPEATS = re.compile(
     r"\b(?:(?:no|without) (?:duplicates|repeats|repetitions?)|never (?:repeats?|twice))"
@@ -217,7 +221,9 @@ _NOT_OF_ROWS = re.compile(r"\b(?:columns?|first|signed|exp\w*|negative)\b", re.I
 _MULTIPLES = re.compile(rf"{_BEGIN}{_LEAD}(?:in )?multiples? of (\d+)\b", re.I)
 #: Times of day and date: in 2023, and how many of them there are in a second.
 _SINCE_1970 = re.compile(
-    r"\b(?P<unit>nano|micro|milli)?seconds since (?:1970|(?:the )?(?:unix )?epoch)\b", re.I
+    rf"{_BEGIN}(?:(?:times?|timestamps?) )?(?:in )?(?P<unit>nano|micro|milli)?seconds since "
+    rf"(?:1970|(?:the )?unix epoch){_STOP}",
+    re.I,
 )
 _IN_2023 = 1_700_000_000
 _PER_SECOND = {None: 1, "milli": 10**3, "micro": 10**6, "nano": 10**9}
@@ -236,14 +242,19 @@ _FLAGS = re.compile(
 )
 #: What says that no number is between these.
 _EITHER = re.compile(r"\b(?:elsewhere|otherwise|where|else)\b", re.I)
-_BETWEEN = re.compile(r"\bbetween\b", re.I)
+_BETWEEN = re.compile(r"\b(?:between|blended|interpolated)\b", re.I)
+#: What says that numbers are some of those there are.
+_SUCH_AS = re.compile(
+    r"\b(?:typical(?:ly)?|usual(?:ly)?|defaults?|e\.g|about|roughly|or so|between|interpolated)\b",
+    re.I,
+)
 #: What each of a few numbers stands for: ``0 is labelled, 1 hidden, 2 visible``.
 _MEANING = re.compile(
     r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?P<verb> ?[=:]| is| are| for| means)? "
     r"(?!to\b|or\b|and\b|through\b|is\b|x\b)[A-Za-z]"
 )
 #: The same of any numbers: ``1 where white won, 0.5 for a draw, 0 where black won``.
-_STANDS_FOR = re.compile(rf"(?:^|[.;,:(]\s*|\b(?:or|and) )({_ONE}) (?:where|for|if|when)\b")
+_STANDS_FOR = re.compile(rf"(?:^|[.;,:(]\s*|\b(?:or|and) )({_ONE}) (?:where|for|if|when)\b", re.I)
 #: What numbers of other things are, or not all that there are.
 _NO_MEANING = re.compile(
     r"\b(?:bits?|bytes?|nibbles?|pixels?|channels?|rows?|columns?|planes?|layers?|items?|inputs?"
@@ -259,8 +270,9 @@ _OTHER_SENTINEL = re.compile(
     rf"|\bpadded with (?P<pad>\d{{2,}}|[A-Za-z_]\w*)\b",
     re.I,
 )
+_SCALED = re.compile(r"\b(?:times|scaled|multiplied)\b", re.I)
 _UNIT = re.compile(
-    rf"{_BEGIN}(?:an? |each |rows are )?(?:\w+ )?"
+    rf"{_BEGIN}(?:an? |each |rows are )?(?:(?!not |non |number )\w+ )?"
     rf"unit (?:quaternions?|vectors?|directions?|normals?)"
     rf"(?:{_STOP}| (?:from|to|of|along|towards?|pointing)\b)"
     rf"|{_BEGIN}(?:\w+ )?of (?:unit (?:length|norm)|(?:length|norm) 1){_STOP}",
@@ -360,7 +372,8 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
     ends = _both_ends(description, axes, others) or _one_end(description, axes, others)
     if whole:
         ends = ends.whole()
-        if ends == _Ends(None, None) and (since := _SINCE_1970.search(description)):
+        since = _match(_SINCE_1970, description)
+        if since and ends == _Ends(None, None) and not re.search(r"\bor -?\d", description):
             time = _IN_2023 * _PER_SECOND[since["unit"] and since["unit"].lower()]
             ends = _Ends(time, time + TIMES)
     bits = _BITS.search(description)
@@ -379,6 +392,8 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
     step = _match(_MULTIPLES, description)
     are_shares = _match(_SHARES, description, alone=True) is not None
     is_distinct = True if strictly or _match(_DISTINCT, description) else None
+    if is_distinct and not strictly and _COUNTED.search(description):
+        is_distinct = None  # of other things
     return Said(
         least=ends.least,
         most=ends.most,
@@ -390,7 +405,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         has_zero=_ZERO.search(description) is not None,
         may_be_0=_MAY_BE_0.search(description) is not None,
         special=frozenset(special),
-        never=frozenset(_never(description)),
+        never=frozenset(each for each in _never(description) if each not in special),
         is_permutation=_match(_PERMUTATION, description) is not None,
         is_sorted=_match(_SORTED, description) is not None,
         are_distinct=False if _match(_REPEATED, description) else is_distinct,
@@ -400,7 +415,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         padding=nothing if nothing in axes else None,
         step=max(int(step[1]), 1) if step else 1,
         are_any=_ANY.search(description) is not None,
-        are_unit=_match(_UNIT, description) is not None,
+        are_unit=_match(_UNIT, description) is not None and not _SCALED.search(description),
         are_shares=are_shares and not _NOT_OF_ROWS.search(description),
         are_trailing=bool(sentinels) and _TRAILING.search(description) is not None,
     )
@@ -408,12 +423,13 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
 
 def _never(description: str) -> Iterator[float]:
     """The infinities and NaN that no number is."""
-    for value, form in _NEVER.items():
-        if (found := form.search(description)) is None:
-            continue
-        sign = found.groupdict().get("sign")
-        yield from (value,) if sign is None else {"-": (-inf,), "n": (-inf,)}.get(sign[0], (inf,))
-        yield from (-inf,) if sign is None and value == inf else ()
+    if _FINITE.search(description):
+        yield from (-inf, inf, nan)
+    if found := _NEVER_INFINITE.search(description):
+        sign = (found["sign"] or " ")[0].lower()
+        yield from {"-": (-inf,), "n": (-inf,), " ": (-inf, inf)}.get(sign, (inf,))
+    if _NEVER_NAN.search(description):
+        yield nan
 
 
 def _with_digits(description: str, axes: Collection[str]) -> str:
@@ -435,10 +451,13 @@ def _choices(
 
     Or if it is said what each stands for, and there is no range; of more than two, no sentinel.
     """
-    if listed := _CHOICES.search(description) or _match(_ONE_OF, description, alone=True):
-        numbers = [*map(_plain, re.findall(_ONE, listed["choices"]))]
+    listed = _CHOICES.search(description) or _match(_ONE_OF, description, alone=True)
+    numbers = [*map(_plain, re.findall(_ONE, listed["choices"]))] if listed else []
+    is_fraction = any(isinstance(each, float) for each in numbers)
+    if listed and not (is_fraction and _SUCH_AS.search(description)):
         if behind := _AND_CHOICE.match(description, listed.end()):
-            numbers += [int(behind[1])] if int(behind[1]) not in (*numbers, *sentinels) else []
+            one = _plain(behind[1])
+            numbers += [one] if one not in (*numbers, *sentinels) else []
         return (*(n for n in sentinels if n not in numbers), *numbers)
     if ends != _Ends(None, None) or _NO_MEANING.search(description):
         return ()
@@ -450,8 +469,9 @@ def _choices(
         return () if sentinels else tuple(meant)
     named = {float(each) for each in re.findall(r"(?<![-\w.])\d+(?:\.\d+)?", description)}
     stand_for = [_plain(each[1]) for each in _STANDS_FOR.finditer(description)]
-    if not whole and len(stand_for) > 2 and named == {*map(abs, stand_for)}:
-        return tuple(stand_for)
+    is_between = _BETWEEN.search(description) is not None
+    if not whole and len(stand_for) > 2 and not is_between and _STANDS_FOR.match(description):
+        return tuple(stand_for) if named == {*map(abs, stand_for)} else ()
     is_either = whole or (_EITHER.search(description) and not _BETWEEN.search(description))
     return (
         (*sentinels, 0, 1)

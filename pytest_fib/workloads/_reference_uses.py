@@ -617,7 +617,9 @@ class _Reader(ast.NodeVisitor):
         """Note indices as those of an assignment: ``y.index_put((rows, columns), values)``."""
         match arguments:
             case [tensor, ast.Tuple(elts=indices) | ast.List(elts=indices), values, *more]:
-                adds = more or _keyword(node.keywords, "accumulate")
+                adds = any(
+                    constant(each) for each in (*more, *_keyword(node.keywords, "accumulate"))
+                )
                 place = ast.Subscript(tensor, ast.Tuple(indices, ast.Load()), ast.Store())
                 for dim, index in enumerate(indices):
                     self._picks_from(tensor, dim, index, is_put=True)
@@ -741,6 +743,17 @@ class _Reader(ast.NodeVisitor):
                 return test is node
         return False
 
+    def _replaces(self, node: ast.expr, name: str) -> bool:
+        """Whether another number is taken for an integer where a comparison says so."""
+        match self._parents.get(node):
+            case ast.BinOp() | ast.BoolOp() | ast.UnaryOp() as parent:
+                return self._replaces(parent, name)
+            case ast.Call(args=arguments) as parent if called(parent) in _MASKED:
+                others = [each for each in self._operands(parent) if each is not node]
+                is_mask = node in arguments[:1]
+                return is_mask and name in map(self._expressions.integer, others)
+        return False
+
     def _asks(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
         """Note what a function tells apart: infinities and NaN, or integers that aren't equal."""
         source = self._expressions.source(arguments[0]) if arguments else None
@@ -780,8 +793,8 @@ class _Reader(ast.NodeVisitor):
             return
         for name in names:
             self._uses.asked.setdefault(name, set()).update(values)
-        # Where the least is infinity, all are; unless the reference put them there. Of the greatest
-        # it is asked to keep what masks left of a row.
+        # Where the least is infinity, all are; unless the reference put them there. It asks so of
+        # the greatest because of its own masks, which may leave nothing of a row.
         of = self._of_least(self._elements_asked(node)) if inf in values else None
         is_given = of is not None and not self._is_masked(of)
         source = self._expressions.source(of) if is_given else None
@@ -801,7 +814,9 @@ class _Reader(ast.NodeVisitor):
         """Of which elements a number is the least; None if it is none."""
         match node:
             case ast.Call(func=ast.Attribute(attr="min" | "amin")):
-                return next(iter(self._operands(node)), None)
+                of, *more = self._operands(node)
+                is_along = all(isinstance(constant(each), int | tuple) for each in more)
+                return of if is_along else None  # else the lesser of two
             case ast.Attribute(value=value, attr="values") | ast.Subscript(value=value):
                 return self._of_least(value, depth)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
@@ -1313,7 +1328,7 @@ class _Reader(ast.NodeVisitor):
         most = self._expressions.size(node.comparators[0])
         self.held |= {name} if name and isinstance(most, str) else set()
         is_asked_for_more = isinstance(node.ops[-1], ast.GtE | ast.Lt) and isinstance(most, str)
-        if name is not None and is_asked_for_more and len(node.ops) == 1:
+        if name is not None and is_asked_for_more and self._replaces(node, name):
             self.asked_for_more[name] = str(most)
         is_above = isinstance(node.ops[0], ast.Gt) and isinstance(most, str)
         if name is not None and is_above and self._selects(node):

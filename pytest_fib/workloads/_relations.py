@@ -22,6 +22,8 @@ FREE = (
 )  # fmt: skip
 #: How often all constraints are gone through: what is done for one may break another.
 ATTEMPTS = 3
+#: In wider ranges, differences may be beyond what int64 holds; infinite ones have no middle.
+WIDEST = 2**62
 #: Beyond these, not all whole numbers are floating ones of 64 bits.
 MOST_WHOLE = 2**53
 
@@ -49,7 +51,7 @@ def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made:
             of |= {part: name for part, (name, _) in relation.parts.items() if name in of}
             if of and not constraint.holds(values):
                 all_values = relation.with_parts(values)
-                _meet(constraint, relation, of, inputs, all_values, may_swap=attempt == 0)
+                _meet(constraint, relation, of, inputs, all_values, attempt=attempt)
 
 
 def _may_change(tensor: torch.Tensor) -> bool:
@@ -67,19 +69,34 @@ def _meet(
     inputs: InputTensors,
     values: Mapping[str, Any],
     *,
-    may_swap: bool,
+    attempt: int,
 ) -> None:
     """Order a pair that is made alike, or limit one input after the other as far as they may be.
 
-    ``free`` has the input that each name is, or is a part of.
+    ``free`` has the input that each name is, or is a part of. Only the first ``attempt`` changes
+    more than it has to: what one constraint moves far, another may move back. The last input of one
+    attempt is the first of the next, so that limits of either are met.
     """
-    if may_swap and relation.pair and {*relation.pair} <= {*free}:
+    is_first = attempt == 0
+    if is_first and relation.pair and {*relation.pair} <= {*free}:
         one, other = relation.pair
         are_alike = inputs.rules[free[one]] == inputs.rules[free[other]]
+        are_alike &= free[one] != free[other] or not _share_memory(values[one], values[other])
         if are_alike and _order(values[one], values[other]) and constraint.holds(values):
             return
-    for name, of in free.items():
-        _limit(name, inputs.rules[of], relation, inputs, values)
+    for name, of in [*free.items()][:: 1 if attempt % 2 == 0 else -1]:
+        _limit(name, inputs.rules[of], relation, inputs, values, may_spread=is_first)
+
+
+def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two parts of a tensor have elements in common."""
+    places = [
+        torch.arange(one.untyped_storage().nbytes() // one.element_size()).as_strided(
+            each.shape, each.stride(), each.storage_offset()
+        )
+        for each in (one, other)
+    ]
+    return bool(torch.isin(*places).any())
 
 
 def _order(smaller: torch.Tensor, larger: torch.Tensor) -> bool:
@@ -98,10 +115,12 @@ def _limit(
     relation: Relation,
     inputs: InputTensors,
     values: Mapping[str, Any],
+    *,
+    may_spread: bool,
 ) -> None:
     """Bring those elements of an input that its rule allows to what a constraint leaves.
 
-    Every other one of these is at the bound then, and the rest anywhere within it.
+    That is to the bound; or, if they ``may_spread``, every other one to anywhere within it.
     """
     found = relation.bound_of(name)
     if found is None:
@@ -118,8 +137,9 @@ def _limit(
         if ends := inputs.ends(rule):
             low, high = map(float if tensor.is_floating_point() else int, ends)
             limited = limited.clamp(low, high)
-            spread = _spread(tensor, limited, high if is_least else low, is_whole=is_whole)
-            limited = torch.where(inputs.allows(rule, spread), spread, limited)
+            if may_spread and high - low <= WIDEST:
+                spread = _spread(tensor, limited, high if is_least else low, is_whole=is_whole)
+                limited = torch.where(inputs.allows(rule, spread), spread, limited)
         tensor.copy_(torch.where(inputs.allows(rule, limited), limited, tensor))
 
 

@@ -70,7 +70,7 @@ def _ascending(tensor: torch.Tensor, rule: kinds.Sorted, context: FillContext) -
         gaps = torch.empty(tensor.shape, dtype=torch.float64, device=tensor.device)
         gaps.uniform_(0.125, 1, generator=context.device_random)
         share = gaps.cumsum(-1)
-        if context.turn % 2:  # in others, the first is in any place
+        if context.turn % 2:  # in others, the first is a gap above the least
             share.sub_(gaps[..., :1])
         share.div_(gaps.sum(-1, keepdim=True) + gaps[..., :1])
         tensor.copy_(low + (high - low) * share)

@@ -459,6 +459,53 @@ def test_elements_that_a_constraint_limits_are_not_all_at_the_limit():
     assert less > 400
 
 
+@pytest.mark.parametrize(
+    ("axes", "inputs", "rules", "constraints"),
+    [
+        ("n", "x[n]:i32 lo[n]:i32 hi[n]:i32",
+         {"x": (0, 1000), "lo": (490, 495), "hi": (505, 510)}, ["all(lo <= x)", "all(x <= hi)"]),
+        ("n", "x[n]:i32 y[n]:i32", {"x": (0, 1000), "y": (0, 90)},
+         ["all(x >= y)", "all(x <= y + 3)"]),
+        ("n k=4", "x[n,k]:i32", {"x": (-400, 400)},
+         ["all(x[:, 0] <= x[:, 2])", "all(x[:, 2] <= 1)", "all(x[:, 0] >= 0)"]),
+        ("n", "x[n]:i64 y[n]:i64", {"x": (-(2**63), 2**63 - 1), "y": (0, 100)}, ["all(x <= y)"]),
+        ("n", "x[n]:i32", {"x": (0, 9)}, ["all(x >= x[0])", "all(x <= 7)"]),
+        ("n", "x[n]:i32", {}, ["all(x >= x[0])", "all(x <= 7)"]),
+    ],
+)  # fmt: skip
+def test_limits_on_both_sides_are_met_together(axes, inputs, rules, constraints):
+    data = signature("op", axes, inputs, "y_out[n]:f32", *constraints)
+    data["reference"] = f"def run({', '.join(data['inputs'])}):\n    return x * 1.0\n"
+    data["workloads"] = {
+        "inputs": {name: {"kind": "integers", "min": low, "max": high}
+                   for name, (low, high) in rules.items()}
+    }  # fmt: skip
+    definition = Definition.model_validate(data)
+    for seed in range(12):
+        filled(definition, make_workload(definition, {"n": 40}, seed))  # which checks all of them
+
+
+def test_limited_scales_stay_finite():
+    data = signature("op", "n", "s[n]:f32 x[n]:f32", "y[n]:f32", "all(s >= x)")
+    rules = {"s": {"kind": "scales"}, "x": {"kind": "uniform", "min": 1, "max": 9}}
+    definition = Definition.model_validate({**data, "workloads": {"inputs": rules}})
+    for seed in range(12):
+        made = filled(definition, make_workload(definition, {"n": 40}, seed))
+        assert bool(made["s"].isfinite().all())
+
+
+@pytest.mark.parametrize("constraint", ["all(t[:-1] <= t[1:])", "all(t[:, :-1] <= t[:, 1:])"])
+def test_an_order_along_other_dimensions_is_none_of_rows(constraint):
+    data = signature("op", "n m k=3", "x[n]:f32 t[n,m,k]:i64", "y[n]:f32", constraint)
+    data["reference"] = "def run(x, t):\n    return x * t.sum((1, 2))\n"
+    assert plan(Definition.model_validate(data)).rules["t"].kind != "sorted"
+
+
+@pytest.mark.parametrize("text", ["x[::-1] <= 5", "x[(0, 1), 2] <= 5"])
+def test_parts_are_written_in_numbers(text):
+    assert "not supported" in problem(text)
+
+
 def test_two_limits_of_elements_hold_together():
     made = each_of("all(low <= high)", "high.max().item() <= 300")
     assert all(bool((each["low"] <= each["high"]).all()) for each in made)

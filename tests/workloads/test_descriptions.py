@@ -45,7 +45,13 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Edges, ascending for each user", "sorted"),
         ("1 where white won, 0.5 for a draw, 0 where black won", "one_of, values [1, 0.5, 0]"),
         ("1 for a draw, 2 points where it won", "values"),
-        ("x and y, in [0, 1] of the map, may be outside", "uniform, min 0, max 1, ends True"),
+        ("Alpha: 0 where clear, 0.5 where half, 1 where opaque, between them at edges", "values"),
+        ("Sine of the angle: 0 for none, 1 for a right one, -1 for the opposite", "values"),
+        ("typical values: 0.1 or 0.2", "values"),
+        ("Default: 0.5 or 1", "values"),
+        ("0 or 0.5 or 1", "one_of, values [0, 0.5, 1]"),
+        ("Weights, growing in every step", "values"),
+        ("Sorted in a hash", "values"),
         ("Negative where nothing counts.", "values"),
         ("In [>= 0.5]", "values"),
         ("Kept where x >= 0, else times the slope.", "values"),
@@ -154,6 +160,10 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "1 for a cat, 0 for a dog, -1 for neither", "one_of, values [-1, 0, 1]"),
         ("which[n]:u8", "0 or 1, or 255 where void", "one_of, values [0, 1, 255]"),
         ("which[n]:u8", "1 or 2; or 2 where both", "one_of, values [1, 2]"),
+        ("which[n]:i32", "0 or 1, and 2 is reserved", "boolean"),
+        ("which[n]:i32", "1, 2 or 4, and 3 is not allowed", "one_of, values [1, 2, 4]"),
+        ("which[n]:i64", "Seconds since the epoch of training", NOTHING),
+        ("which[n]:i64", "Number of milliseconds since 1970 that each waits", NOTHING),
         ("which:i32", "0 zero, 1 wrap around, 2 clamp", "one_of, values [0, 1, 2]"),
         ("which[n]:i32", "0 to rows * 32", "integers, min 0, max rows * 32"),
         (
@@ -163,7 +173,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ),
         (
             "which[n]:i64",
-            "Seconds since the epoch; ascending",
+            "Seconds since the Unix epoch; ascending",
             f"sorted, min {17 * 10**8}, max {17 * 10**8 + 8192}",
         ),
         ("which[n]:i32", "Seconds since 1970, 0 to 60", "integers, min 0, max 60"),
@@ -218,8 +228,8 @@ def test_what_is_inferred_is_within_what_the_description_says():
     factor = "def run(x, which):\n    return x.clamp(max=which)"
     made = rule_of("which:f32", "Largest value; 0 for no clipping.", factor)
     assert str(made) == "uniform, min 0.0, max 24.0, ends True"
-    made = rule_of("which:f32", "At least 2.")
-    assert str(made) == "uniform, min 2, max 6.0"
+    power = "def run(x, which):\n    return x ** which"
+    assert str(rule_of("which:f32", "At least 0.1", power)) == "uniform, min 0.1, max 2.0"
     divisor = "def run(x, which):\n    return x / which"
     made = rule_of("which:f16", "0 to 100000", factor)  # which float16 doesn't hold
     assert str(made) == "uniform, min 0.5, max 24.0"
@@ -230,7 +240,8 @@ def test_what_is_inferred_is_within_what_the_description_says():
     assert rule_of("which[n]:i32", "All distinct.", picks).unique
     assert rule_of("which[n]:i32", "Distinct host pages, -1 for an unused pair", picks).unique
     assert rule_of("which[n]:i32", "Unique indices", picks).unique
-    assert not rule_of("which[n]:i32", "Unique number of its row", picks).unique
+    for said in ("Unique number of its row", "Unique across ranks", "Counts of: distinct tokens"):
+        assert not rule_of("which[n]:i32", said, picks).unique
     assert rule_of("which[n]:i32", "Rows, distinct in a row, -1 for none", picks).unique
     made = rule_of("which[n]:i32", "-1 to 4; -1 where there is none; rows may repeat", picks)
     assert (made.below, made.sentinels) == ("min(n, 5)", [-1])
@@ -423,6 +434,14 @@ def test_a_description_may_name_infinities_and_nan(description, special):
         ("NaN where missing", [-inf, inf, nan]),
         ("NaN where missing, never infinite", [nan]),
         ("NaN where missing, otherwise finite", [nan]),
+        ("-inf where it is banned, otherwise finite", [-inf]),
+        ("NaN where missing, no infs or NaNs", [nan]),
+        ("-inf for no limit, never inf", [-inf, nan]),
+        ("Not always finite", [-inf, inf, nan]),
+        ("If all finite, they are summed", [-inf, inf, nan]),
+        ("Kept where not NaN", [-inf, inf, nan]),
+        ("Counted where not infinite", [-inf, inf, nan]),
+        ("A row is skipped unless all finite", [-inf, inf, nan]),
         ("No infinities", [nan]),
         ("-inf where it is banned", [-inf, nan]),
         ("inf where it overflowed", [-inf, inf, nan]),
@@ -611,6 +630,11 @@ def test_rows_in_order_may_be_padded(body, rule):
         assert bool((which[:count].diff() > 0).all())
         seen.add((count > 0) + (count == 30))
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("said", ["Not unit vectors of a sphere", "unit directions, scaled by x"])
+def test_scaled_vectors_and_others_are_no_unit_vectors(said):
+    assert rule_of("which[n,classes]:f32", said).kind == "values"
 
 
 def test_offsets_that_rise_have_no_empty_parts():

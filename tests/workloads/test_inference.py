@@ -700,8 +700,18 @@ BY_USE = [
      "ids = torch.where((ids < 0) | (ids >= len(x)), 0, ids)\n    return x[ids].sum(1)",
      "positions, sentinels [-1], below 2 * m"),
     ("token_ids[n]:i32 table[m,v]:f32",
-     "known = token_ids < table.shape[0]\n"
-     "    return table[torch.where(known, token_ids, 0)].sum(1)", "positions, below 2 * m"),
+     "return table[torch.where(token_ids < table.shape[0], token_ids, 0)].sum(1)",
+     "positions, below 2 * m"),
+    ("ids[n]:i32 x[m,v]:f32",
+     "assert (ids < len(x)).all()\n    return x[ids.clamp(min=0)].sum(1)",
+     "indices, below m, unique False"),
+    ("ids[n]:i32 x[m,v]:f32",
+     "ok = (ids >= 0) & (ids < len(x))\n"
+     "    return torch.where(ok, x[ids.clamp(min=0)].sum(1), 0)",
+     "indices, sentinels [-1], below m, unique False"),
+    ("ids[n]:i32 x[m,v]:f32",
+     "return x[ids.masked_fill(ids < 0, 0)].sum(1) + (ids >= len(x))",
+     "indices, sentinels [-1], below m, unique False"),
     ("ids[n]:i32 x[m,v]:f32", "return x[ids].sum(1) * (ids < len(x) - 1) * (ids < len(x))",
      "indices, below m, unique False"),
     ("log_scales[n]:f32 x[n]:f32", "return x * log_scales.exp()", "uniform, min -6.0, max 2.0"),
@@ -1307,6 +1317,7 @@ def test_numbers_from_a_start_on_that_count_are_around_these():
         ("torch.isposinf(x.min(-1).values)[:, None]", {"inf"}),
         ("torch.isneginf(x.amin(-1, keepdim=True))", set()),
         ("torch.isneginf(x.amax(-1, keepdim=True))", set()),
+        ("torch.isinf(torch.min(x, table[:1]))", set()),
         ("torch.isinf(x.masked_fill(table[:1] > 2, math.inf).amin(-1, keepdim=True))", set()),
     ],
 )
