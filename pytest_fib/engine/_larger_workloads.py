@@ -45,6 +45,7 @@ OF_ALL = (
 OF_FEW = (
     "copied input", "swapped outputs", "permuted", "one factor", "one offset", "factor per row",
 )  # fmt: skip
+OF_ROWS = ("one factor", "one offset", "factor per row")
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
 #: A factor that all elements of a workload have in common, in a sentence; and the circumstances
@@ -160,8 +161,9 @@ class _Tried:
     def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
         again = self.of_twice(max_bytes)
-        is_vague = again is not None and again.pattern in VAGUE_PATTERNS
-        return _of_larger_alone(again) if again is not None and is_vague else diagnosis
+        # Each of several rows may have a factor of its own.
+        refutes = COUNTED if diagnosis.pattern in OF_ROWS else VAGUE_PATTERNS
+        return _of_larger_alone(again) if again and again.pattern in refutes else diagnosis
 
     def of_twice(self, max_bytes: int) -> Diagnosis | None:
         """The diagnosis of twice the sizes, of the first of several seeds that anything fails with.
