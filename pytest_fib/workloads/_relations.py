@@ -81,22 +81,22 @@ def _meet(
     if is_first and relation.pair and {*relation.pair} <= {*free}:
         one, other = relation.pair
         are_alike = inputs.rules[free[one]] == inputs.rules[free[other]]
-        are_alike &= free[one] != free[other] or not _share_memory(values[one], values[other])
+        are_alike &= not _share_elements(relation, values)
         if are_alike and _order(values[one], values[other]) and constraint.holds(values):
             return
     for name, of in [*free.items()][:: 1 if attempt % 2 == 0 else -1]:
         _limit(name, inputs.rules[of], relation, inputs, values, may_spread=is_first)
 
 
-def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two parts of a tensor have elements in common."""
-    places = [
-        torch.arange(one.untyped_storage().nbytes() // one.element_size()).as_strided(
-            each.shape, each.stride(), each.storage_offset()
-        )
-        for each in (one, other)
-    ]
-    return bool(torch.isin(*places).any())
+def _share_elements(relation: Relation, values: Mapping[str, Any]) -> bool:
+    """Whether both sides are of one tensor, and have elements of it in common."""
+    (one, first), (other, last) = (
+        relation.parts.get(side, (side, ())) for side in relation.pair or ()
+    )
+    if one != other:
+        return False
+    places = torch.arange(values[one].numel()).view(values[one].shape)
+    return bool(torch.isin(places[first], places[last]).any())
 
 
 def _order(smaller: torch.Tensor, larger: torch.Tensor) -> bool:
