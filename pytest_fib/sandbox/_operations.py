@@ -23,6 +23,8 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+#: What tells which numbers are equal.
+UNIQUE = words("_unique _unique2 unique_consecutive unique_dim unique_dim_consecutive")
 #: Operations on each element, products of matrices, and others that add many terms.
 ELEMENTWISE = words("""
     add sub rsub mul div pow exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan

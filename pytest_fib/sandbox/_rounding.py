@@ -42,11 +42,13 @@ from pytest_fib.sandbox._operations import (
     SHOWING_ALL,
     SHOWING_SOME,
     UNDERFLOW,
+    UNIQUE,
     ExponentialAgain,
     Operation,
     SoftmaxOfLogSum,
     is_exponential,
     is_softmax,
+    is_wide,
     log_sum_of_softmax,
     scale_of,
 )
@@ -301,6 +303,19 @@ class Deciding(Recording):  # type: ignore[no-untyped-call]
             return False
         pairs = zip(self.decided, other.decided, strict=True)
         return all(torch.equal(one.double(), two.double()) for one, two in pairs)
+
+
+class DecidingOnMoved(Deciding):  # type: ignore[no-untyped-call]
+    """The same of inputs that were moved, by which equal numbers differ.
+
+    Raises OracleUnavailable where it is asked which numbers are equal.
+    """
+
+    def compute(self, call: Operation) -> Any:
+        """The result as it is."""
+        if call.name in UNIQUE and is_wide(call.args[0]):
+            raise OracleUnavailable("equal numbers are told apart")
+        return super().compute(call)
 
 
 class Replaying(Recording):  # type: ignore[no-untyped-call]

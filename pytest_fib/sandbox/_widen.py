@@ -22,6 +22,7 @@ from pytest_fib.sandbox._foreign_errors import one_line
 from pytest_fib.sandbox._rounding import (
     REASON_LIMIT,
     Deciding,
+    DecidingOnMoved,
     Decision,
     Keeping,
     Leaning,
@@ -262,7 +263,7 @@ def _run_nudged(function: Callable[..., Any], inputs: Sequence[Any], nudge: int)
     What is computed of them may be decided otherwise. That is measured, as for ``lean``, only where
     the inputs decide anything otherwise: they rarely do.
     """
-    moved, exact = Deciding(), Deciding()
+    moved, exact = DecidingOnMoved(), Deciding()
     result = _run(function, _copies(inputs), mode=moved, nudge=nudge)
     if not moved.decided:
         return result

@@ -195,6 +195,20 @@ def test_no_nudge_moves_a_float_across_what_python_compares_it_with(is_all):
     assert moved[0] < 1 < moved[1]
 
 
+def test_no_nudge_tells_equal_numbers_apart():
+    """Ranks of what ties are those of one number: no honest kernel gives others."""
+    numbers = LIMITS[:16] * 1.0
+    for of in (lambda x: x, lambda x: x.view(4, 4)):
+        ranks = lambda x, of=of: torch.unique(of(x), return_inverse=True)[1] * 1.0  # noqa: E731
+        with pytest.raises(OracleUnavailable, match="equal numbers"):
+            run_widened(ranks, [numbers], nudge=1)
+    rows = lambda x: torch.unique(x.view(4, 4), dim=0, return_inverse=True)[1] * 1.0  # noqa: E731
+    with pytest.raises(OracleUnavailable, match="equal numbers"):
+        run_widened(rows, [numbers], nudge=1)
+    whole = lambda x: torch.unique((x * 4).long(), return_inverse=True)[1] * 1.0  # noqa: E731
+    assert run_widened(whole, [numbers], nudge=1).equal(run_widened(whole, [numbers]))
+
+
 def test_a_nudge_that_leads_another_way_is_as_it_is():
     """One of the computed is left out, so what follows is compared with fewer."""
     run = lambda x: (x[x / 3 > 1 / 6] >= 0.5).float().sum(0, keepdim=True)  # noqa: E731
