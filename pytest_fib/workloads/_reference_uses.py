@@ -814,9 +814,9 @@ class _Reader(ast.NodeVisitor):
         """Of which elements a number is the least; None if it is none."""
         match node:
             case ast.Call(func=ast.Attribute(attr="min" | "amin")):
-                of, *more = self._operands(node)
-                is_along = all(isinstance(constant(each), int | tuple) for each in more)
-                return of if is_along else None  # else the lesser of two
+                operands = self._operands(node)
+                is_along = all(isinstance(constant(each), int | tuple) for each in operands[1:])
+                return operands[0] if operands and is_along else None  # or the lesser of two
             case ast.Attribute(value=value, attr="values") | ast.Subscript(value=value):
                 return self._of_least(value, depth)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
