@@ -26,6 +26,7 @@ from pytest_fib.diagnosis._localize import (
     localize,
     shares_filled,
     where,
+    wrong_along,
 )
 from pytest_fib.diagnosis._wrong_output import (
     COMMON,
@@ -311,17 +312,11 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
             where_from = shortened(texts, 4)
             if len({from_ for _, from_ in moves}) == 1 < len(texts):
                 where_from = f"{texts[0]}, and so do others"
-            elif len(moves) < _wrong_slices(output, dim):
+            elif len(moves) < int(wrong_along(output, dim).sum()):
                 where_from = f"{', '.join(texts[:4])} and more"
             in_moved = output.total * len(texts) / size
             extent = "" if output.count >= NEARLY_ALL * in_moved else f", {how_many(output)}"
             yield "permuted", f"right values at the wrong {output.axis(dim)}: {where_from}{extent}"
-
-
-def _wrong_slices(output: WrongOutput, dim: int) -> int:
-    """How many slices of a dimension have wrong elements."""
-    others = [other for other in range(len(output.shape)) if other != dim]
-    return int((output.wrong.amax(dim=others) if others else output.wrong).sum())
 
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:

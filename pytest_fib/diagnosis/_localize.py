@@ -136,7 +136,7 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
 def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutput) -> bool:
     wrong, at = other.wrong.movedim(dim, 0), location.at[dim]
     inside, outside = (share(wrong[which]) for which in (at, ~at))
-    reached = share(_wrong_along(other, dim)[at])
+    reached = share(wrong_along(other, dim)[at])
     is_inside = int(wrong[at].sum()) >= NEARLY_WHOLE * other.marked and outside <= RIGHT * inside
     if is_inside and reached >= ALIKE:
         return True
@@ -281,7 +281,7 @@ def _along_dimensions(output: WrongOutput, dims: Sequence[int] | None = None) ->
 
 def _range_of(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
     """Marks the indices of a dimension that are named (bool)."""
-    wrong = _wrong_along(output, dim).clone()
+    wrong = wrong_along(output, dim).clone()
     if not (indices.listed or indices.name == EVERY_KTH or indices.phrase.startswith(ALL_BUT)):
         members = wrong.nonzero()[:, 0]
         wrong[int(members[0]) : int(members[-1]) + 1] = True  # some are right by chance
@@ -304,14 +304,14 @@ def _joined(phrases: Sequence[str]) -> str:
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:
     """The indices of one dimension at which elements are wrong, if that is unlikely by chance."""
-    members, size = _wrong_along(output, dim).nonzero()[:, 0].tolist(), output.shape[dim]
+    members, size = wrong_along(output, dim).nonzero()[:, 0].tolist(), output.shape[dim]
     if len(members) in (0, size):
         return None
     indices = _described(members, size, output.axis(dim), _role(output, dim))
     return indices if _is_unlikely(indices, output.count) else None
 
 
-def _wrong_along(output: WrongOutput, dim: int) -> torch.Tensor:
+def wrong_along(output: WrongOutput, dim: int) -> torch.Tensor:
     """Marks the indices of a dimension at which any element is wrong (bool)."""
     others = [other for other in range(len(output.shape)) if other != dim]
     return output.wrong.amax(dim=others) if others else output.wrong

@@ -41,11 +41,10 @@ OF_ALL = (
     "misread input", "one factor", "one offset", "zeros", "constant", "negated", "transposed",
     "shifted", "permuted", "copied input", "swapped outputs", "factor per row",
 )  # fmt: skip
-#: Patterns that a few elements, or a single row, may have by chance.
-OF_FEW = (
-    "copied input", "swapped outputs", "permuted", "one factor", "one offset", "factor per row",
-)  # fmt: skip
+#: Patterns that a single row may have by chance, while each of several has a number of its own; and
+#: all that a few elements may have.
 OF_ROWS = ("one factor", "one offset", "factor per row")
+OF_FEW = ("copied input", "swapped outputs", "permuted", *OF_ROWS)
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
 #: A factor that all elements of a workload have in common, in a sentence; and the circumstances
@@ -161,7 +160,6 @@ class _Tried:
     def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
         again = self.of_twice(max_bytes)
-        # Each of several rows may have a factor of its own.
         refutes = COUNTED if diagnosis.pattern in OF_ROWS else VAGUE_PATTERNS
         return _of_larger_alone(again) if again and again.pattern in refutes else diagnosis
 
@@ -172,9 +170,7 @@ class _Tried:
         """
         twice = doubled(self.definition, self.workload, max_bytes)
         for by in range(OTHER_SEEDS + 1 if twice != self.workload else 0):
-            seed = twice.seed + by
-            other = make_workload(self.definition, twice.axes, seed, twice.regime)
-            if (again := self.explained(other)) is not None:
+            if (again := self.explained(self._of_seed(twice, by))) is not None:
                 return again
         return None
 
@@ -225,11 +221,13 @@ class _Tried:
         """Whether a workload passes, or fails, with values of several other seeds."""
         return all(self._passes(workload, by) is passes for by in range(1, OTHER_SEEDS + 1))
 
+    def _of_seed(self, workload: Workload, by: int) -> Workload:
+        """The workload with values of another seed."""
+        return make_workload(self.definition, workload.axes, workload.seed + by, workload.regime)
+
     def _passes(self, workload: Workload, by: int = 1) -> bool | None:
         """Whether a workload passes with values of another seed; None where that isn't known."""
-        seed = workload.seed + by
-        again = make_workload(self.definition, workload.axes, seed, workload.regime)
-        outcome = self.evaluate(again)
+        outcome = self.evaluate(self._of_seed(workload, by))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
 
 

@@ -6,7 +6,6 @@ The text is parsed, never evaluated by Python: what is not in the lists below is
 from __future__ import annotations
 
 import ast
-import builtins
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -186,13 +185,12 @@ class Constraint:
         """
         if (relation := self.relation) is None or relation.pair is None:
             return False
-        sides = [relation.parts.get(side, ("", ())) for side in relation.pair]
-        (one, first), (other, last) = sides
-        *before, but_last = first or (0,)
-        *same, but_first = last or (0,)
+        sides = [relation.parts[side] for side in relation.pair if side in relation.parts]
+        if [of for of, _ in sides] != [name, name]:
+            return False
+        (*before, but_last), (*same, but_first) = (index for _, index in sides)
         return (
-            one == other == name
-            and (but_last, but_first) == (slice(None, -1), slice(1, None))
+            (but_last, but_first) == (slice(None, -1), slice(1, None))
             and before == same
             and (before == [...] or before == [slice(None)] * (rank - 1))
         )
@@ -311,17 +309,14 @@ def bounds_of_elements(
     """
     least: tuple[Bound, bool] | None = None
     most: tuple[Bound, bool] | None = None
-    for text in constraints_on(name, definition):
-        for each in parse_all(text, definition):
-            relation = each.relation if each.tensors == {name} else None
-            found = relation.bound_of(name) if relation else None
-            if relation is None or found is None:
-                continue
-            if _names(found[1]) & {name, *relation.parts}:
-                continue
-            is_least, tree = found
-            bound = ast.unparse(tree) if _names(tree) else _compiled(tree)({}), relation.strict
-            least, most = (bound, most) if is_least else (least, bound)
+    for each in _all_on(name, definition):
+        relation = each.relation if each.tensors == {name} else None
+        found = relation.bound_of(name) if relation else None
+        if relation is None or found is None or _names(found[1]) & {name, *relation.parts}:
+            continue
+        is_least, tree = found
+        bound = ast.unparse(tree) if _names(tree) else _compiled(tree)({}), relation.strict
+        least, most = (bound, most) if is_least else (least, bound)
     return least, most
 
 
@@ -333,11 +328,16 @@ def order_of_rows(name: str, definition: Definition) -> bool | None:
     rank = len(definition.inputs[name].shape or ())
     orders = [
         each.relation.strict
-        for text in constraints_on(name, definition)
-        for each in parse_all(text, definition)
+        for each in _all_on(name, definition)
         if each.relation and each.orders(name, rank)
     ]
     return any(orders) if orders else None
+
+
+def _all_on(name: str, definition: Definition) -> list[Constraint]:
+    """The constraints that speak of an axis or an input, taken apart."""
+    texts = constraints_on(name, definition)
+    return [each for text in texts for each in parse_all(text, definition)]
 
 
 def constraints_on(name: str, definition: Definition) -> list[str]:
@@ -457,12 +457,9 @@ def _parts(index: ast.expr) -> list[ast.expr]:
 
 def _is_slice(node: ast.AST) -> bool:
     """Whether it takes several elements of a dimension, in their order; or of all that are left."""
-    match node:
-        case ast.Slice(step=ast.UnaryOp()):
-            return False
-        case ast.Slice() | ast.Constant(value=builtins.Ellipsis):
-            return True
-    return False
+    if isinstance(node, ast.Slice):
+        return not isinstance(node.step, ast.UnaryOp)
+    return isinstance(node, ast.Constant) and node.value is ...
 
 
 def _is_supported(node: ast.AST) -> bool:

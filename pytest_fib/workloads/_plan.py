@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
-from math import inf, isnan, prod
+from math import inf, prod
 from typing import Any
 
 from pytest_fib.data import (
@@ -384,20 +384,13 @@ def special_values(
     if may_be_any(name, definition, rule):
         asked = {*uses.asked.get(name, ())}
         all_of_these = asked & {-inf} if is_lse(name) else asked | described
-        never = {*of_numbers.never}
-        if described & {-inf, inf} == {-inf}:  # as of what is banned
-            never.add(inf)
-        return {each for each in all_of_these if not _is_among(each, never)}
+        is_below_alone = described & {-inf, inf} == {-inf}  # as of what is banned
+        return all_of_these - of_numbers.never - ({inf} if is_below_alone else set())
     if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
     is_signed = isinstance(rule, kinds.Scales) and rule.signed
     is_negative = isinstance(rule.min, str) or rule.min < 0 or is_signed
     return described if is_negative else described - {-inf}
-
-
-def _is_among(value: float, values: Collection[float]) -> bool:
-    """Whether a value is one of some, of which NaN may be one."""
-    return any(value == each or (isnan(value) and isnan(each)) for each in values)
 
 
 def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:

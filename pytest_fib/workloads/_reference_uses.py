@@ -732,26 +732,30 @@ class _Reader(ast.NodeVisitor):
 
     def _selects(self, node: ast.expr) -> bool:
         """Whether what is computed, or put where, hangs on a comparison, as in ``torch.where``."""
-        match self._parents.get(node):
-            case ast.BinOp() | ast.BoolOp() | ast.UnaryOp() as parent:
-                return self._selects(parent)
-            case ast.Call(args=arguments) as parent:
-                return called(parent) in _FILLS and node in arguments[:1]
-            case ast.Subscript(slice=mask):
-                return mask is node
+        mask, user = self._mask_of(node)
+        match user:
+            case ast.Call(args=arguments):
+                return called(user) in _FILLS and mask in arguments[:1]
+            case ast.Subscript(slice=index):
+                return index is mask
             case ast.IfExp(test=test):
-                return test is node
+                return test is mask
         return False
+
+    def _mask_of(self, node: ast.AST) -> tuple[ast.AST, ast.AST | None]:
+        """What a comparison is a part of, as of ``(a < b) & ~c``; and what uses that."""
+        user = self._parents.get(node)
+        while isinstance(user, ast.BinOp | ast.BoolOp | ast.UnaryOp):
+            node, user = user, self._parents.get(user)
+        return node, user
 
     def _replaces(self, node: ast.expr, name: str) -> bool:
         """Whether another number is taken for an integer where a comparison says so."""
-        match self._parents.get(node):
-            case ast.BinOp() | ast.BoolOp() | ast.UnaryOp() as parent:
-                return self._replaces(parent, name)
-            case ast.Call(args=arguments) as parent if called(parent) in _MASKED:
-                others = [each for each in self._operands(parent) if each is not node]
-                is_mask = node in arguments[:1]
-                return is_mask and name in map(self._expressions.integer, others)
+        mask, user = self._mask_of(node)
+        match user:
+            case ast.Call(args=arguments) if called(user) in _MASKED and mask in arguments[:1]:
+                others = [each for each in self._operands(user) if each is not mask]
+                return name in map(self._expressions.integer, others)
         return False
 
     def _asks(self, node: ast.Call, name: str, arguments: list[ast.expr]) -> None:
