@@ -373,6 +373,8 @@ def parse(text: str, definition: Definition) -> Constraint:
         raise _misunderstood(text, f"{unknown[0]!r} is neither an axis nor an input")
     if (unsupported := _unsupported(tree)) is not None:
         raise _misunderstood(text, f"{unsupported} is not supported")
+    if (why := _misindexed(tree, definition)) is not None:
+        raise _misunderstood(text, why)
     axes = frozenset(names & set(definition.var_axes))
     return Constraint(text, tree, axes, frozenset(names & set(definition.inputs)))
 
@@ -447,6 +449,26 @@ def _unsupported(tree: ast.expr) -> str | None:
     for node in ast.walk(tree):
         if not (node in several or (node in of_one and _is_slice(node)) or _is_supported(node)):
             return repr(ast.unparse(node) or type(node).__name__)
+    return None
+
+
+def _misindexed(tree: ast.expr, definition: Definition) -> str | None:
+    """What is wrong with the first part of a tensor that can't be there, whatever its var axes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            continue
+        spec = definition.inputs.get(node.value.id)
+        if spec is None or spec.shape is None:
+            continue
+        parts = [*map(_plain_part, _parts(node.slice))]
+        if len(parts) - (... in parts) > len(spec.shape):
+            return f"{ast.unparse(node)!r}: there are {len(spec.shape)} dimensions"
+        for axis, index in zip(spec.shape, parts, strict=False):
+            size = definition.const_axes.get(axis)
+            if index is ...:
+                break  # the dimensions behind are others
+            if size is not None and isinstance(index, int) and not -size <= index < size:
+                return f"{ast.unparse(node)!r}: {axis} has {size} elements"
     return None
 
 

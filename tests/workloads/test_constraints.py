@@ -501,6 +501,23 @@ def test_an_order_along_other_dimensions_is_none_of_rows(constraint):
     assert plan(Definition.model_validate(data)).rules["t"].kind != "sorted"
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("all(boxes[:, 0] <= boxes[:, 5])", "'boxes[:, 5]': k has 4 elements"),
+        ("boxes[0, -5] <= 1", "'boxes[0, -5]': k has 4 elements"),
+        ("boxes[0, 0, 0] <= 1", "'boxes[0, 0, 0]': there are 2 dimensions"),
+        ("boxes[..., 0, -4] <= 1", None),
+        ("all(boxes[..., 7:] <= 1)", None),
+        ("boxes[99] <= boxes[99, 3]", None),
+    ],
+)
+def test_parts_that_cannot_be_there_are_refused_with_their_definition(text, why):
+    data = signature("op", "n k=4", "boxes[n,k]:f32", "y[n]:f32", text)
+    problem = plan(Definition.model_validate(data)).problem
+    assert why in problem if why else problem is None
+
+
 @pytest.mark.parametrize("text", ["x[::-1] <= 5", "x[(0, 1), 2] <= 5"])
 def test_parts_are_written_in_numbers(text):
     assert "not supported" in problem(text)
