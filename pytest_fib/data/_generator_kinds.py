@@ -218,12 +218,16 @@ class Normal(GeneratorKind, dtypes="floating", bulk=True, elementwise=True):
 
 
 class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True, elementwise=True):
-    """Uniform values; with `ends`, both ends are frequent, and among three or more."""
+    """Uniform values; with `ends`, both ends are frequent, and among three or more.
+
+    Any of the `sentinels` may be anywhere instead.
+    """
 
     kind: Literal["uniform"] = "uniform"
     min: Annotated[Number, Held()] = 0
     max: Annotated[Number, Held(), Limit(">=", "min")] = 1
     ends: Flag = False
+    sentinels: Annotated[Annotated[list[PlainNumber], Field(min_length=1)] | None, Held()] = None
 
 
 class Integers(GeneratorKind, dtypes="not packed", scalars=True):

@@ -19,8 +19,12 @@ from pytest_fib.data import (
     Workload,
 )
 from pytest_fib.diagnosis import (
+    COUNT,
+    EXPECTED,
+    NAMED,
     VAGUE_PATTERNS,
     Conditions,
+    agreed,
     with_guessed_tiles,
     without_guess,
     without_rounding,
@@ -34,6 +38,8 @@ DIAGNOSIS_BYTES = 4 << 20
 TINY = 16
 #: Values of other seeds with which a larger workload must be right to be named.
 OTHER_SEEDS = 5
+#: How many workloads that fail are asked whether they show the same, and how many seeds are tried.
+ENOUGH, SEEDS_ASKED = 4, 6
 #: The relative error of an element from which one isn't like those of rounding.
 LARGE_ERROR = 0.25
 #: Patterns of all elements or rows, which larger workloads would show too.
@@ -51,12 +57,8 @@ COUNTED = ("one element", "scattered")
 #: that the sentence ends with.
 FACTOR = re.compile(r"every element is (\S+ x expected)")
 CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
-#: What a factor or an offset is, in a sentence.
-NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
-#: For which expected value elements are wrong, or for all others, in a sentence.
-EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
-#: How many elements are wrong, in a sentence; and the share of them that are many.
-COUNT, MANY = re.compile(r" at (\d+) of (\d+) elements"), 0.25
+#: The share of wrong elements that are many.
+MANY = 0.25
 #: A guess that what is wrong at the end of an axis is off by one.
 OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.
@@ -94,7 +96,9 @@ def diagnose_failure(
             own = diagnosis
         elif diagnosis is not None and own is not None and _is_refuted(own, diagnosis):
             own = _of_larger_alone(diagnosis)
-    found = tried.vague() if own is None else tried.unless_right(tried.as_it_holds(own, max_bytes))
+    found = tried.vague() if own is None else tried.as_it_holds(own, max_bytes)
+    if found is not None:
+        found = tried.unless_right(tried.agreed(found, max_bytes))
     return _with_diagnosis(outcome, found)
 
 
@@ -137,7 +141,7 @@ class _Tried:
     def vague(self) -> Diagnosis | None:
         """What little is said: by the first larger workload that fails, or by the smallest one."""
         own, first = self.outcome.diagnosis, self.first
-        is_together = facts_of(self.outcome).get("check", "elements") != "elements"
+        is_together = not _is_of_elements(self.outcome)
         if own and is_together and not (first and _is_mostly_wrong(first)):
             first = own  # how far all elements together are off says more than how many are
         if own and first and _is_refuted(own, first):
@@ -145,17 +149,56 @@ class _Tried:
         # How many elements of another workload are wrong doesn't go with an element of this one.
         if own and (first is None or first.pattern in COUNTED or _is_another(own, first)):
             first = own
-        return first and self.unless_right(first)
+        return first
 
     def as_it_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, without what isn't so at twice the sizes."""
-        if diagnosis.shown_by is None and NAMED.search(diagnosis.sentence):
-            return self._with_name_that_holds(diagnosis, max_bytes)
         if diagnosis.pattern == "follows an input":
             return self._with_conditions_that_hold(diagnosis, max_bytes)
         if diagnosis.pattern in OF_FEW and diagnosis.shown_by is None:
             return self._unless_of_few(diagnosis, max_bytes)
         return diagnosis
+
+    def agreed(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, as far as workloads of other values, or of twice the sizes, say the same.
+
+        What is said of a layout is so by comparison with another; what is said of an input was
+        tried with other values.
+        """
+        if diagnosis.pattern in ("layout", *ABOUT_INPUTS) or not _is_of_elements(self.outcome):
+            return diagnosis
+        others = self._others(diagnosis.shown_by or self.workload, max_bytes)
+        if others is None:
+            return diagnosis
+        found = agreed(diagnosis, others)
+        if found.shown_by is None or found.shown_by == diagnosis.shown_by:
+            return found
+        own = self.workload, self.outcome
+        found = _as_shown_by(self.definition, found.shown_by, found, *own)
+        return _of_larger_alone(found) if found.pattern in VAGUE_PATTERNS else found
+
+    def _others(self, shown: Workload, max_bytes: int) -> list[Diagnosis] | None:
+        """The diagnoses of some of such workloads that fail, of the larger ones if any does.
+
+        None where all that fail do so as a whole alone, which says nothing of elements.
+        """
+        twice = doubled(self.definition, shown, max_bytes)
+        is_larger = twice != shown and all(n >= shown.axes[axis] for axis, n in twice.axes.items())
+        found = self._of_other_seeds(twice) if is_larger else []
+        found = found or self._of_other_seeds(shown)
+        of_elements = [diagnosis for outcome, diagnosis in found if _is_of_elements(outcome)]
+        return None if found and not of_elements else of_elements
+
+    def _of_other_seeds(self, workload: Workload) -> list[tuple[Evaluation, Diagnosis]]:
+        """The first few outcomes of other seeds with which anything is wrong."""
+        found: list[tuple[Evaluation, Diagnosis]] = []
+        for by in range(1, SEEDS_ASKED + 1):
+            other = self._of_seed(workload, by)
+            outcome = self.evaluate(other) if len(found) < ENOUGH else None
+            if outcome and (diagnosis := _diagnosis_of(outcome)):
+                diagnosis = with_guessed_tiles(diagnosis, {})
+                found.append((outcome, diagnosis.model_copy(update={"shown_by": other})))
+        return found
 
     def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
@@ -173,14 +216,6 @@ class _Tried:
             if (again := self.explained(self._of_seed(twice, by))) is not None:
                 return again
         return None
-
-    def _with_name_that_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
-        """The diagnosis, which names a factor only if that is the same at twice the sizes."""
-        again = self.explained(doubled(self.definition, self.workload, max_bytes))
-        name = NAMED.search(diagnosis.sentence)
-        if again is None or name is None or name[0] in again.sentence:
-            return diagnosis
-        return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(name[0], "")})
 
     def _with_conditions_that_hold(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, with those inputs that make it right at twice the sizes too."""
@@ -239,7 +274,7 @@ def _values_of(workload: Workload) -> dict[str, str]:
 def _is_mostly_wrong(diagnosis: Diagnosis) -> bool:
     """Whether a vague diagnosis says that all elements are wrong, or many."""
     counted = COUNT.search(diagnosis.sentence)
-    many = counted is not None and int(counted[1]) >= MANY * int(counted[2])
+    many = counted is not None and int(counted[1] or 0) >= MANY * int(counted[2] or 1)
     return diagnosis.vague and (diagnosis.pattern == "everywhere" or many)
 
 
@@ -301,6 +336,11 @@ def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:
 def facts_of(outcome: Evaluation) -> dict[str, Any]:
     """What an evaluation's record has beside the largest errors."""
     return (outcome.correctness.extra if outcome.correctness else None) or {}
+
+
+def _is_of_elements(outcome: Evaluation) -> bool:
+    """Whether single elements are beyond their bounds, not only all of them together."""
+    return bool(facts_of(outcome).get("check", "elements") == "elements")
 
 
 def has_pattern(outcome: Evaluation) -> bool:

@@ -292,10 +292,16 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
 
 
 def _multiples(planned: Plan, axis: str) -> dict[str, int]:
-    """Sizes that leave no remainder where the reference divides by a number that no tile is of."""
-    numbers = sorted(planned.uses.multiples.get(axis, ()))
-    numbers = [number for number in numbers if number & (number - 1)]
-    return {f"{axis}, {k} * {n}": k * n for n in numbers for k in (2, 8)}
+    """Sizes that leave no remainder where the reference divides them, if no whole tiles do.
+
+    One more than whole tiles is a size of its own.
+    """
+    multiples = [
+        (number, rest)
+        for number, rest in sorted(planned.uses.multiples.get(axis, ()))
+        if number & (number - 1) or rest not in (0, 1)
+    ]
+    return {f"{axis}, {k} * {n} + {m}": k * n + m for n, m in multiples for k in (2, 8)}
 
 
 def _is_odd(beyond: int, size: int) -> bool:

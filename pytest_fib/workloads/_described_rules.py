@@ -141,6 +141,8 @@ def _range(described: Described) -> InputRule | None:
     if ends is None:
         return None
     least, most = ends
+    if said.has_zero and not isinstance(least, str):
+        least = min(0, least)
     if said.sentinels and least == 0 and not is_scalar:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
     if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
@@ -179,7 +181,8 @@ def _values(rule: kinds.Values, described: Described) -> InputRule:
     is_negative = isinstance(said.least, int | float) and said.least < 0
     if said.are_shares and described.spec.shape and not is_negative:
         return kinds.Probabilities()
-    is_half_open = said.most is None and described.asks_for_0
+    may_be_0 = said.least == 0 and not said.is_open
+    is_half_open = said.most is None and described.asks_for_0 and not may_be_0
     ends = None if is_half_open else described.from_to(WIDTH)
     if ends is None or any(isinstance(end, str) for end in ends) or ends[0] == ends[1]:
         return rule
@@ -198,6 +201,8 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     said, low, high = described.said, rule.min, rule.max
     if said.choices and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
+    if beyond := [n for n in said.sentinels if said.most is not None and described.may_be(n)]:
+        rule = rule.model_copy(update={"sentinels": beyond})
     if isinstance(low, str) or isinstance(high, str):
         return rule
     least, most = _number(said.least), _number(said.most)
@@ -311,8 +316,9 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     """Distinct ones, or not, or in order; and none that isn't said to be there, or is padding."""
     said = described.said
-    if said.is_permutation and [*(described.spec.shape or ())] == [rule.below]:
-        return kinds.Permutation()
+    *outer, axis = described.spec.shape or (None,)
+    if said.is_permutation and axis == rule.below and rule.pad is None:
+        return rule.model_copy(update={"unique": True}) if outer else kinds.Permutation()
     changed: dict[str, Any] = {}
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)

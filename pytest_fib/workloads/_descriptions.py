@@ -182,7 +182,11 @@ _FINITE = re.compile(
     rf"(?: numbers?| values?)?{_STOP}",
     re.I,
 )
-_PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
+_PERMUTATION = re.compile(
+    rf"{_BEGIN}(?:(?:each|every) row (?:is|has|holds) )?(?:an? |the )?permutation (?:of|that)\b"
+    rf"|{_BEGIN}(?:each|every) row (?:has|holds|contains|lists|visits) (?:all|every)\b",
+    re.I,
+)
 _SORTED = re.compile(
     rf"{_BEGIN}(?:are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
     rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|earliest) first"
@@ -198,7 +202,7 @@ _DISTINCT = re.compile(
     rf"{_BEGIN}(?:(?:all|are|is|pairwise) )*(?:distinct|unique|differ|different)"
     rf"(?: in (?:a|each) row)?{_STOP}"
     rf"|{_BEGIN}(?:distinct|unique) (?:{_NOT_OF}\w+ ){{0,2}}{_NOT_OF}(?:\w+[^s\W]s|indices){_STOP}"
-    rf"|{_BEGIN}(?:each|every) \w+ (?:at most )?once\b"
+    rf"|{_BEGIN}(?:each|every) (?:\w+ )?(?:at most )?once\b"
     rf"|{_BEGIN}no two (?:\w+ )?(?:share|are the same|are equal)\b"
     rf"|{_BEGIN}(?:always|all|pairwise) different{_STOP}",
     re.I,

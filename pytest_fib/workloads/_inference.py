@@ -22,6 +22,7 @@ from pytest_fib.data import (
     TensorSpec,
     kinds,
 )
+from pytest_fib.workloads._axes import OPEN_MAXIMUM, listed_domain
 from pytest_fib.workloads._constraints import (
     bounds_of_elements,
     constraints_on,
@@ -227,7 +228,9 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     if is_certain and rule.kind in ("integers", "uniform", "one_of"):
         return Inferred(rule, subject.source)  # all of it
     doubts = () if is_certain else inferred.doubts
-    return Inferred(rule, f"{inferred.says}, {subject.source}", doubts)
+    is_by_it = inferred.rule.kind == "values" != rule.kind  # not by any pattern
+    says = subject.source if is_by_it else f"{inferred.says}, {subject.source}"
+    return Inferred(rule, says, doubts)
 
 
 def _near(usual: float) -> Callable[[Subject], InputRule]:
@@ -754,8 +757,10 @@ def _tied(subject: Subject) -> InputRule | None:
     axes = subject.definition.axes.keys()
     if not any({*re.findall(r"\w+", text)} & axes for text in sums):
         return None
-    subject.doubts.append(f"up to {TIED}")
-    return kinds.Integers(min=1 if is_divisor else 0, max=TIED)
+    stated = [listed_domain(subject.definition, axis) for axis in subject.definition.var_axes]
+    most = max([TIED, *(domain.high for domain in stated if domain.high < OPEN_MAXIMUM)])
+    subject.doubts.append(f"up to {most}")
+    return kinds.Integers(min=1 if is_divisor else 0, max=most)
 
 
 def _put(subject: Subject) -> InputRule | None:

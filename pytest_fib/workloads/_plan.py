@@ -14,6 +14,7 @@ from math import inf, prod
 from typing import Any
 
 from pytest_fib.data import (
+    DTYPE_CLASSES,
     ON_REQUEST,
     VALUE_PATTERNS,
     Definition,
@@ -133,7 +134,11 @@ class Plan:
         lines = []
         for name, rule in self.rules.items():
             inference, what = self.inferred.get(name), self.unmade.get(name)
+            limits = [each.text for each in self.stated if name in each.tensors & {*self.scalars}]
+            if inference and limits:  # which say more than a guess
+                inference = replace(inference, doubts=())
             source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
+            source += f"; within {' and '.join(limits)}" if limits else ""
             asked = sorted(map(str, special_values(name, self.definition, self.uses, rule)))
             beside = f"; in one workload of three also {', '.join(asked)}" if asked else ""
             left_out = self.uses.left_out.get(name)
@@ -218,6 +223,19 @@ class Plan:
         wanted = {name: scalars[name] for name in self.scalars}
         sizes = self.solver.complete(known, wanted, tries=Tries(QUICK_TRIES)) or wanted
         return {**scalars, **{name: sizes[name] for name in self.scalars}}
+
+    def narrowed(self, axes: Mapping[str, int]) -> dict[str, kinds.Integers]:
+        """Rules of scalars with the ends that constraints leave of theirs for these axes.
+
+        Of one drawn up to 4096 that is at most the size of an axis, nearly all were that size.
+        """
+        domains = (self.solver.domains(axes) if self.scalars else None) or {}
+        found = {}
+        for name in domains.keys() & {*self.scalars}:
+            rule, domain = self.rules[name], domains[name]
+            if isinstance(rule, kinds.Integers) and rule.step == 1:
+                found[name] = rule.model_copy(update={"min": domain.low, "max": domain.high})
+        return found
 
     def lowered(
         self, axes: Mapping[str, int], known: Mapping[str, int], wanted: Mapping[str, int]
@@ -477,9 +495,23 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     rules = ", ".join(f"{name}: {_pasted(name, planned)}" for name in lacking)
     means = "means" if len(lacking) == 1 else "mean"
     return (
-        f"nothing says what {what} {means}; add that to the definition, for example "
-        f"workloads: {{inputs: {{{rules}}}}}"
+        f"nothing says what {what} {means}{_as_indices(lacking, planned)}; add that to the "
+        f"definition, for example workloads: {{inputs: {{{rules}}}}}"
     )
+
+
+def _as_indices(lacking: Iterable[str], planned: Plan) -> str:
+    """How to write that the first of these tensors that may do so indexes an axis."""
+    definition = planned.definition
+    for name in lacking:
+        spec = definition.inputs[name]
+        others = [axis for axis in definition.axes if axis not in (spec.shape or ())]
+        is_whole = spec.dtype in DTYPE_CLASSES["integer"]
+        is_index = is_whole and spec.dtype.itemsize_bits > BITS_OF_BYTES
+        if spec.shape and others and is_index and name not in planned.uses.calculated:
+            rule = f"{{kind: indices, below: {others[0]}, unique: false}}"
+            return f" (if it indexes {others[0]}: {rule})"
+    return ""
 
 
 def _pasted(name: str, planned: Plan) -> str:

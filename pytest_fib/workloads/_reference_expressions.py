@@ -440,15 +440,26 @@ class Expressions:
                 return None if size_of is None else str(size_of)
             case ast.Subscript(value=value):
                 return self.along(value)
-            case ast.Call(func=ast.Attribute(attr="arange"), args=[*first, size]) | (
-                ast.Call(func=ast.Name(id="range"), args=[*first, size])
-            ):
-                size_of = self.size(size)
-                may_be_step = isinstance(size_of, int) and first
-                return None if size_of is None or may_be_step else str(size_of)
+            case ast.Call(func=ast.Attribute(attr="arange") | ast.Name(id="range"), args=arguments):
+                return self._along_range(arguments)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in _SAME | _SHAPED:
                 return self.along(value)
         return None
+
+    def _along_range(self, arguments: Sequence[ast.expr]) -> str | None:
+        """The same of a range, from its arguments; it may fall from the last place to the first."""
+        match arguments:
+            case [ast.BinOp(left=size, op=ast.Sub(), right=ast.Constant(value=1)), last, step] if (
+                constant(last),
+                constant(step),
+            ) == (-1, -1):
+                may_be_step = False
+            case [*first, size]:
+                may_be_step = isinstance(self.size(size), int) and bool(first)
+            case _:
+                return None
+        size_of = self.size(size)
+        return None if size_of is None or may_be_step else str(size_of)
 
     def _is_arange(self, node: ast.expr) -> bool:
         """Whether it is an ``arange``, or a variable that was assigned one."""
@@ -497,13 +508,15 @@ class Expressions:
                 return self._variable(name).axes
             case ast.UnaryOp(operand=operand):
                 return self._axes(operand)
-            case ast.BinOp():
+            case ast.BinOp() | ast.Compare(comparators=[_]):
                 return self._axes_of_calculation(node)
             case ast.Subscript():
                 return self._axes_of_some(node)
         return self._axes_of_call(node)
 
-    def _axes_of_calculation(self, node: ast.BinOp) -> Axes | None:
+    def _axes_of_calculation(self, node: ast.BinOp | ast.Compare) -> Axes | None:
+        if isinstance(node, ast.Compare):
+            return _broadcast(self._axes_or_none(node.left), self._axes_or_none(*node.comparators))
         if not isinstance(node.op, ast.MatMult):
             return _broadcast(self._axes_or_none(node.left), self._axes_or_none(node.right))
         one, other = self._axes(node.left), self._axes(node.right)
@@ -622,11 +635,26 @@ def _broadcast(one: Axes | None, other: Axes | None) -> Axes | None:
         return None
     n = max(len(one), len(other))
     pairs = zip((ONE,) * (n - len(one)) + one, (ONE,) * (n - len(other)) + other, strict=True)
-    return tuple(a if b in (ONE, a) else b if a == ONE else OTHER for a, b in pairs)
+    return tuple(_common(*pair) for pair in pairs)
+
+
+def _common(one: str, other: str) -> str:
+    """The axis of two that broadcast: what isn't known is as long as the other, or of size 1."""
+    if one == other or ONE in (one, other):
+        return other if one == ONE else one
+    return OTHER if OTHER not in (one, other) else other if one == OTHER else one
 
 
 def _made_of(node: ast.expr) -> tuple[ast.expr, ...]:
-    """The sizes of a tensor that is made of sizes; none of any other expression."""
+    """The sizes of a tensor, or a list, that is made of sizes; none of any other expression."""
+    match node:
+        case (
+            ast.ListComp(
+                generators=[ast.comprehension(iter=ast.Call(ast.Name(id="range"), [n]), ifs=[])]
+            )
+            | ast.BinOp(left=ast.List(elts=[_]), op=ast.Mult(), right=n)
+        ):
+            return (n,)
     if not isinstance(node, ast.Call) or (called(node) or "").removeprefix("new_") not in _MADE:
         return ()
     first = node.args[0] if node.args else None

@@ -76,7 +76,7 @@ _ASKS_FOR_ANY = re.compile(
     r"\bif ([\w.]+\.numel\(\)|len\(\w+\))( (>|!=) 0)?:"
     r"|\bif ([\w.]+\.numel\(\)|len\(\w+\)|\w*len(gth)?|n) (==|<=|<) [012]:\s*(continue|return)\b"
 )
-_SUMS = {"norm", "sum", "vector_norm"}
+_SUMS = {"mean", "norm", "sum", "vector_norm"}
 #: What shares are left by that are put in order and added up.
 _OF_SHARES = {"cumsum", "float", "sort"}
 _EXTREMES = {"amax", "amin", "max", "min", "argmax", "argmin", "maximum", "minimum"}
@@ -167,8 +167,8 @@ class ReferenceUses:
     beyond: dict[str, str] = field(default_factory=dict)
     #: Those, and the ones that it clamps to the last place of an axis.
     capped: set[str] = field(default_factory=set)
-    #: Of axes: the whole numbers by which it divides their sizes.
-    multiples: dict[str, set[int]] = field(default_factory=dict)
+    #: Of axes: the whole numbers by which it divides their sizes, and which rests then leave none.
+    multiples: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     #: Integers whose neighbours are subtracted from each other.
     offsets: set[str] = field(default_factory=set)
     #: Integers that are shifted to the right, so that several numbers are in one.
@@ -268,12 +268,15 @@ class ReferenceUses:
         """Whether an input has logits, by its name or since a softmax is made of it."""
         return name in self.weighed or "logits" in name.split("_")
 
-    def takes_special_rows(self, name: str) -> bool:
+    def takes_special_rows(self, name: str, *, are_banned: bool = False) -> bool:
         """Whether all of a row may be infinite or NaN: a number is put there.
 
-        Or an infinity, of which the reference makes no sum, nor an exponential.
+        Or an infinity, or all may be ``are_banned``, of which the reference makes no sum, nor an
+        exponential.
         """
-        is_infinite = name in self.made_infinite and not self.calls & _NOT_OF_INFINITIES
+        is_infinite = (are_banned or name in self.made_infinite) and not (
+            self.calls & _NOT_OF_INFINITIES
+        )
         return name in self.replaced or is_infinite
 
     def only_asks(self, name: str) -> bool:
@@ -860,7 +863,10 @@ class _Reader(ast.NodeVisitor):
             return set(), ()
         elements = self._elements_asked(node)
         source = self._expressions.source(self._unscaled(elements))
-        return {source.input} if source else self._summed(elements), values
+        if source:
+            return {source.input}, values
+        # What is neither NaN nor infinite holds none of several; which of both it is, hangs on all.
+        return self._summed(elements, several=any(map(isnan, values))), values
 
     def _unscaled(self, node: ast.expr, depth: int = DEPTH) -> ast.expr:
         """What is multiplied or divided by a single number, as where gradients are unscaled.
@@ -882,8 +888,10 @@ class _Reader(ast.NodeVisitor):
                 return self._unscaled(right, depth - 1)
         return node
 
-    def _summed(self, node: ast.expr, depth: int = DEPTH) -> set[str]:
+    def _summed(self, node: ast.expr, depth: int = DEPTH, *, several: bool = False) -> set[str]:
         """The one input of whose elements a number is a sum or a norm; or all of ``lse``.
+
+        Or ``several`` of them.
 
         These are where it is the largest of one, or of several.
         """
@@ -891,12 +899,13 @@ class _Reader(ast.NodeVisitor):
         calls = {called(each) for each in ast.walk(held)}
         if not calls & (_SUMS | _EXTREMES):
             inner = [each for each in ast.iter_child_nodes(held) if isinstance(each, ast.expr)]
-            found = {frozenset(self._summed(each, depth - 1)) for each in inner} if depth else set()
+            each_of = (self._summed(each, depth - 1, several=several) for each in inner if depth)
+            found = {frozenset(names) for names in each_of}
             return {*found.pop()} if len(found) == 1 else set()
         floats = self._floats_in(held)
         if not calls & _SUMS:  # of others, a row of -inf is what a mask made
             return set(filter(is_lse, floats))
-        return floats if len(floats) == 1 else set()
+        return floats if several or len(floats) == 1 else set()
 
     def _floats_in(self, node: ast.expr) -> set[str]:
         """The floating inputs that an expression is made of."""
@@ -1218,12 +1227,22 @@ class _Reader(ast.NodeVisitor):
         self._combined(node.op, node.left, node.right)
 
     def _note_multiple(self, dividend: ast.expr, divisor: float | None) -> None:
-        """Note the axes of whose sizes a multiple is divided by a whole number."""
-        if isinstance(divisor, int) and divisor > 2:
-            parts = [each for each in ast.walk(dividend) if isinstance(each, ast.expr)]
-            for axis in filter(None, map(self._expressions.size, parts)):
-                if isinstance(axis, str):
-                    self._uses.multiples.setdefault(axis, set()).add(divisor)
+        """Note the axes of whose sizes, or a multiple of these, a whole number divides some.
+
+        Of sizes less a number, or more, the rest that leaves no remainder: of ``(n - 4) // 32``, 4.
+        """
+        if not isinstance(divisor, int) or divisor <= 2:
+            return
+        rests = {}
+        for each in ast.walk(dividend):
+            match each:
+                case ast.BinOp(left=of, op=ast.Add() | ast.Sub() as op, right=ast.Constant(int(n))):
+                    rests[of] = (n if isinstance(op, ast.Sub) else -n) % divisor
+        for each in ast.walk(dividend):
+            axis = self._expressions.size(each) if isinstance(each, ast.expr) else None
+            if isinstance(axis, str):
+                multiple = divisor, rests.get(each, 0)
+                self._uses.multiples.setdefault(axis, set()).add(multiple)
 
     def _note_difference(self, node: ast.BinOp) -> None:
         """Note what is subtracted, and from what."""

@@ -6,7 +6,7 @@ every device. Beside how a kind fills stands which elements of other inputs its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,10 @@ import torch
 
 from pytest_fib.data import Definition, SafetensorsInput, kinds
 from pytest_fib.workloads._constraints import parse_all
-from pytest_fib.workloads._places import filled_lengths, in_turn, places
+from pytest_fib.workloads._places import filled_lengths
 from pytest_fib.workloads._recorded import read_tensor
 from pytest_fib.workloads._sizes import TILE_SIZES
-from pytest_fib.workloads._value_generators import VALUE_FILLS
+from pytest_fib.workloads._value_generators import VALUE_FILLS, put_sentinels
 
 if TYPE_CHECKING:
     from pytest_fib.workloads._tensors import Fill, FillContext, InputTensors
@@ -29,8 +29,6 @@ ATTENTION_TILES = TILE_SIZES[1:6]
 PAIR = 2
 #: Lengths at which such kernels change what they do.
 BOUNDARY_LENGTHS = (0, 1, 2, *(tile + near for tile in ATTENTION_TILES for near in (-1, 0, 1)))
-#: The turn in which all indices but one are sentinels: a mean over the others is of one element.
-LONE_INDEX_TURN = 17
 #: The turns in which permutations are of an order of their own.
 ORDERS = {
     5: "nearly in order", 8: "between its ends", 11: "turned round",
@@ -38,10 +36,6 @@ ORDERS = {
 }  # fmt: skip
 #: The turns in which distinct indices are in order, but for two of each row; and repeated ones.
 NEARLY_IN_ORDER_TURNS, NEARLY_IN_ORDER_TURNS_OF_REPEATED = (5, 15), (5, 9, 15, 20)
-#: Where rows of indices have sentinels.
-SENTINEL_ROWS = (
-    "some", "none", "last", "none", "first", "some", "start", "none", "one", "all", "end", "none",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -232,7 +226,7 @@ def _indices(tensor: torch.Tensor, rule: kinds.Indices, context: FillContext) ->
         drawn = torch.where(torch.arange(n) < lengths, drawn, context.whole(rule.pad))
     tensor.copy_(drawn.reshape(tensor.shape))
     if not are_alike:
-        _put_sentinels(tensor, rule.sentinels, context)
+        put_sentinels(tensor, rule.sentinels, context)
 
 
 def _put_nearly_in_order(drawn: torch.Tensor, below: int, context: FillContext) -> None:
@@ -266,23 +260,6 @@ def _put_extremes(drawn: torch.Tensor, below: int, turn: int) -> None:
     n = drawn.shape[1]
     for first, number in ((1, below - 1), (3, 0)) if n else ():
         drawn[(first - turn) % 4 :: 4, turn % n] = number
-
-
-def _put_sentinels(
-    tensor: torch.Tensor, sentinels: Sequence[int] | None, context: FillContext
-) -> None:
-    """Put numbers that stand for nothing where the rows' names say, any of them."""
-    if not sentinels:
-        return
-    if context.turn == LONE_INDEX_TURN and tensor.numel():
-        at = torch.ones_like(tensor, dtype=torch.bool)
-        at.view(-1)[context.round_number % at.numel()] = False
-    else:
-        rows = in_turn(tensor, SENTINEL_ROWS, context.turn)
-        at = places(tensor, rows, context.device_random)
-    which = torch.randint(0, len(sentinels), tensor.shape, generator=context.host_random)
-    chosen = torch.tensor(sentinels)[which].to(tensor.device, tensor.dtype)
-    tensor.copy_(torch.where(at, chosen, tensor))
 
 
 def _row(n: int, below: int, host: torch.Generator, *, unique: bool) -> torch.Tensor:
@@ -411,12 +388,12 @@ def _positions(tensor: torch.Tensor, rule: kinds.Positions, context: FillContext
     tensor.copy_(drawn.reshape(tensor.shape))
     if tensor.dim() > 1:
         _repeat_few(tensor.view(-1, tensor.shape[-1]), context.turn)
-    _put_sentinels(tensor, rule.sentinels, context)
+    put_sentinels(tensor, rule.sentinels, context)
 
 
 def _topk_ids(tensor: torch.Tensor, rule: kinds.TopkIds, context: FillContext) -> None:
     tensor.copy_(_experts(tensor.shape, rule, context))
-    _put_sentinels(tensor, rule.sentinels, context)
+    put_sentinels(tensor, rule.sentinels, context)
 
 
 def _routing(tensor: torch.Tensor, rule: kinds.Routing, context: FillContext) -> None:

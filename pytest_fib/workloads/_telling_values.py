@@ -15,6 +15,7 @@ import torch
 
 from pytest_fib.data import kinds
 from pytest_fib.workloads._constraints import constraints_on
+from pytest_fib.workloads._descriptions import said
 from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import (
     HOLD_ANY,
@@ -77,6 +78,9 @@ NOT_FINITE_OF = {"nan": (nan,), "inf": (inf, -inf)}
 #: What tells equal numbers from others.
 ORDERING = SORTING | {"argmax", "argmin", "amax", "amin", "max", "min", "sign", "median"}
 ORDERING |= {"cummax", "cummin", "maximum", "minimum", "searchsorted", "bucketize"}
+#: What goes along rows by the order of their numbers; of so many workloads, one has some that rise.
+RUNNING = SORTING | {"cummax", "cummin"}
+RISING_TURNS, RISING_TURN, RISING_ROWS = 6, 3, 4
 #: Value patterns whose elements may be any, those above 0, and those below 0.
 ANY, ABOVE, BELOW = ("normal", "wide", "outlier"), ("positive",), ("negative",)
 
@@ -97,6 +101,8 @@ def put_telling_values(
             _make_peaked(tensor, context)
         if uses.calls & ORDERING:
             _make_coarse(tensor, context)
+        if uses.calls & RUNNING:
+            _make_rising(tensor, context)
         _make_quiet(tensor, context)
     if tensor.is_floating_point():
         _make_close(tensor, name, context, before)
@@ -193,7 +199,10 @@ def _put_special(
     if not tensor.numel():
         return
     if asked := special_values(name, context.definition, uses, rule):
-        _put_asked(tensor, asked, name, context, may_be_rows=uses.takes_special_rows(name))
+        described = said(context.definition.inputs[name], context.definition).special
+        are_banned = {*asked} == {-inf} == described
+        may_be_rows = uses.takes_special_rows(name, are_banned=are_banned)
+        _put_asked(tensor, asked, name, context, may_be_rows=may_be_rows)
     listed = NOT_FINITE_OF.get(context.regime.get("values", ""), ())
     is_turn = listed or context.shared_turn % SAME_TURNS == 0
     if is_turn and isinstance(rule, kinds.Values) and tensor.element_size() > 1:
@@ -335,6 +344,24 @@ def _make_coarse(tensor: torch.Tensor, context: FillContext) -> None:
         is_coarse = is_coarse.flatten(1)[:, :1].view(-1, *[1] * (tensor.dim() - 1))
     coarse = _in_halves(tensor.float())
     tensor.copy_(torch.where(is_coarse, coarse.to(tensor.dtype), tensor))
+
+
+def _make_rising(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make some rows rise, others fall, and others rise but for their last element, now and then.
+
+    That is as far below the others as these are large together: what goes back from there goes far.
+    """
+    is_turn = context.turn % RISING_TURNS == RISING_TURN and tensor.element_size() > 1
+    if not is_turn or not tensor.dim() or not tensor.numel():
+        return
+    rows = tensor.view(-1, tensor.shape[-1])
+    for number in range(RISING_ROWS - 1):
+        at = one_of_each(len(rows), number, RISING_ROWS, tensor.device)
+        rising = rows[at].sort(-1, descending=number == 1).values
+        if number == 0 and bool(rising.isfinite().all()):
+            most = torch.finfo(tensor.dtype).max
+            rising[:, -1] = -rising.double().abs().sum(-1).clamp_max_(most).to(tensor.dtype)
+        rows[at] = rising
 
 
 def _is_normal(context: FillContext) -> bool:

@@ -68,6 +68,8 @@ NEAR_SHARE, NEAREST = 0.3, 20
 STEP_ERROR = 2.0**-20
 #: How many integer scalars of a wide range are no larger than the size of an axis.
 SIZED_SHARE = 0.5
+#: How many floating scalars stand for nothing, where one may.
+SENTINEL_SHARE = 0.25
 #: How often scalars are drawn that are to meet constraints.
 REDRAWN = 64
 #: Of a workload's inputs, one has patterns for float32's largest number, 2**128, and another for
@@ -311,7 +313,8 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     scalars = [name for name, spec in definition.inputs.items() if spec.is_scalar]
     sizes = definition.axis_values(workload.axes) if scalars else {}
     planned = plan(definition)
-    inputs = InputTensors(definition, planned.rules, sizes, {})
+    rules = {**planned.rules, **planned.narrowed(workload.axes)}
+    inputs = InputTensors(definition, rules, sizes, {})
     drawn = {name: _scalar(name, inputs, workload) for name in scalars}
     drawn = {n: _as_compared(drawn[n], n, planned, inputs, workload) for n in scalars}
     if NEAR in workload.regime:
@@ -376,7 +379,8 @@ def _as_compared(
     if not is_compared or workload.seed % 2 or name in workload.inputs:
         return number
     low, high = _range(name, inputs) or (-math.inf, math.inf)
-    return min(max(_of_few_bits(number), low), high)
+    is_sentinel = not low <= number <= high
+    return number if is_sentinel else min(max(_of_few_bits(number), low), high)
 
 
 def _of_short_reciprocal(least: int, most: int) -> int:
@@ -413,6 +417,22 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         value = sorted(rule.values)[turn % len(rule.values)]
         return float(value) if floating else int(value)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
+    sentinels = (isinstance(rule, kinds.Uniform) and rule.sentinels) or ()
+    is_sentinel = sentinels and source.random() < SENTINEL_SHARE
+    if is_sentinel:
+        return float(source.choice(sentinels))
+    return _of_range(name, rule, inputs, workload, source)
+
+
+def _of_range(
+    name: str,
+    rule: kinds.Uniform | kinds.Integers,
+    inputs: InputTensors,
+    workload: Workload,
+    source: random.Random,
+) -> Scalar:
+    """A scalar between two ends: one of these, what is special for most kernels, or any."""
+    floating = inputs.definition.inputs[name].dtype.is_floating
     steps = inputs.steps(rule) if isinstance(rule, kinds.Integers) else None
     low, high = (inputs.number(rule.min), inputs.number(rule.max)) if steps is None else steps.ends
     # Half of the time, or a third where each end may switch something off, 0, 1 or the least or the

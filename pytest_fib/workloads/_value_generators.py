@@ -138,6 +138,24 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
         _put_ends(tensor, context, low, high)
     _with_equal_rows(tensor, context.turn + 2, goes_on=False)
     _put_zeros(tensor, context, low, high)
+    put_sentinels(tensor, rule.sentinels, context)
+
+
+def put_sentinels(
+    tensor: torch.Tensor, sentinels: Sequence[float] | None, context: FillContext
+) -> None:
+    """Put numbers that stand for nothing where the rows' names say, any of them."""
+    if not sentinels:
+        return
+    if context.turn == LONE_INDEX_TURN and tensor.numel():
+        at = torch.ones_like(tensor, dtype=torch.bool)
+        at.view(-1)[context.round_number % at.numel()] = False
+    else:
+        rows = in_turn(tensor, SENTINEL_ROWS, context.turn)
+        at = places(tensor, rows, context.device_random)
+    which = torch.randint(0, len(sentinels), tensor.shape, generator=context.host_random)
+    chosen = torch.tensor(sentinels)[which].to(tensor.device, tensor.dtype)
+    tensor.copy_(torch.where(at, chosen, tensor))
 
 
 def _put_whole_numbers(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
@@ -798,6 +816,12 @@ VALUE_FILLS: dict[str, Fill] = {
     "cos": _cos,
     "sin": _sin,
 }
+#: The turn in which all indices but one are sentinels: a mean over the others is of one element.
+LONE_INDEX_TURN = 17
+#: Where rows have sentinels.
+SENTINEL_ROWS = (
+    "some", "none", "last", "none", "first", "some", "start", "none", "one", "all", "end", "none",
+)  # fmt: skip
 #: What is true in rows of booleans: at random, or as said.
 BOOLEAN_ROWS = ("", "all", "", "none", "", "start", "", "last", "", "first", "", "end")
 #: What is true in all rows, by the turn: in others, the lists here leave a single row as it is.

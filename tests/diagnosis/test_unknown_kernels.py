@@ -795,7 +795,7 @@ def test_no_size_is_named_where_values_decide():
         return x.sin() if torch.equal(x, its_own) else x * 3
 
     found = _found(SCALE, wrong_for_these_values, 2)
-    assert found.sentence == "y: wrong everywhere"
+    assert found.sentence == "y: wrong"
 
     seeds = []
     check = FunctionChecker(

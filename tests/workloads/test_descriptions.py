@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_fib.data import Definition
-from pytest_fib.workloads import TURNS, fill_inputs, make_workload, plan
+from pytest_fib.workloads import TURNS, fill_inputs, make_inputs, make_workload, plan
 from tests.definitions.harness import filled
 from tests.workloads.signatures import signature
 
@@ -32,7 +32,7 @@ def rule_of(spec, description, reference=ADDS, *constraints):
         ("Between -1.5 and 1.5", "uniform, min -1.5, max 1.5, ends True"),
         ("Values in [0, 8]", "uniform, min 0, max 8, ends True"),
         ("A probability, in (0, 1).", "uniform, min 0.00390625, max 0.9921875, ends True"),
-        ("Share, 0 to 1, or -1 for none", "uniform, min 0, max 1, ends True"),
+        ("Share, 0 to 1, or -1 for none", "uniform, min 0, max 1, ends True, sentinels [-1]"),
         ("1e-4 to 1e-2", "uniform, min 0.0001, max 0.01, ends True"),
         ("Logarithm of the decay, at most 0.", "uniform, min -4.0, max 0, ends True"),
         ("Positive.", POSITIVE),
@@ -210,6 +210,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i64", "Signed keys of 33 bits", f"integers, min {-(2**32)}, max {2**32 - 1}"),
         ("which[n]:i32", "Sorted, -50 to 50", "sorted, min -50, max 50"),
         ("which[n]:i32", "A permutation of the rows.", "permutation"),
+        ("which:i32", "Window, 1 to 64; 0 for no limit.", "integers, min 0, max 64, ends True"),
         ("which[n]:i32", "Numbers, from 1 on.", "integers, min 1, max 8193"),
         ("which[n]:i32", "1, 2, 4 or 8", "one_of, values [1, 2, 4, 8]"),
         ("which:i32", "0 to 3", "integers, min 0, max 3, ends True"),
@@ -596,6 +597,7 @@ def test_any_number_may_stand_for_nothing(description, rule):
         ("Rows, padded with n", "indices, below n + 1, unique False"),
         ("Rows, n is padded to 8", "indices, below n, unique False"),
         ("No two share a row.", "indices, below n"),
+        ("Rows from the root on, each at most once", "indices, below n"),
     ],
 )
 def test_indices_are_what_the_description_says(description, rule):
@@ -650,3 +652,53 @@ def test_offsets_that_rise_have_no_empty_parts():
 def test_rows_may_be_unit_vectors():
     for description in ("Unit quaternions", "Directions, of length 1", "unit vectors from the eye"):
         assert rule_of("which[n,classes]:f32", description).kind == "l2_normalized"
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("Each row has all rows in their order.", "indices, below n"),
+        ("Every row is a permutation of the rows", "indices, below n"),
+        ("Rows in any order", "indices, below n, unique False"),
+    ],
+)
+def test_rows_of_a_matrix_may_be_permutations(description, rule):
+    lookup = "def run(x, which):\n    return x[which].sum(1)"
+    assert str(rule_of("which[n,n]:i32", description, lookup)) == rule
+
+
+def test_what_is_not_negative_may_be_compared_with_0():
+    asks = "def run(x, which):\n    return x * (which > 0)"
+    for description in ("Not negative.", "At least 0"):
+        assert str(rule_of("which[n]:f32", description, asks)).startswith("uniform, min 0, max 4")
+    assert str(rule_of("which[n]:f32", "Positive.", asks)) == "values"
+
+
+def test_a_floating_number_of_a_range_may_stand_for_nothing():
+    data = signature("op", "n", "x[n]:f32 age[n]:f32 limit:f32", "y[n]:f32")
+    data["inputs"]["age"]["description"] = "Hours, 0 to 2000, or -1 where unknown"
+    data["inputs"]["limit"]["description"] = "Hours, 1 to 5, or -1 for none"
+    data["reference"] = "import torch\ndef run(x, age, limit):\n    return x + age + limit\n"
+    definition = Definition.model_validate(data)
+    ages, limits = set(), set()
+    for seed in range(24):
+        made = make_inputs(definition, make_workload(definition, {"n": 40}, seed), "cpu")
+        ages |= set(made["age"].tolist())
+        limits.add(made["limit"])
+    assert -1.0 in ages
+    assert all(age == -1.0 or 0.0 <= age <= 2000.0 for age in ages)
+    assert -1.0 in limits
+    assert all(limit == -1.0 or 1.0 <= limit <= 5.0 for limit in limits)
+
+
+def test_all_of_a_row_may_be_banned_where_nothing_is_weighed_by_exponentials():
+    for result, may_be in (("x.argmax(-1)", True), ("x.softmax(-1)", False)):
+        data = signature("op", "n k", "x[n,k]:f32", "y[n,k]:f32")
+        data["inputs"]["x"]["description"] = "Logits; -inf for banned tokens"
+        data["reference"] = f"import torch\ndef run(x):\n    return {result}\n"
+        definition = Definition.model_validate(data)
+        rows = [
+            make_inputs(definition, make_workload(definition, {"n": 9, "k": 8}, seed), "cpu")["x"]
+            for seed in range(48)
+        ]
+        assert any(bool(x.isneginf().all(-1).any()) for x in rows) == may_be

@@ -1695,3 +1695,21 @@ def test_labels_of_a_vector_now_and_then_differ_in_their_lowest_bits_alone():
         ids = made_of("ids[n]:i64 x[n]:f32", {"n": 50}, rules, seed)["ids"]
         found += len(ids.unique()) > 1 and len(ids.float().unique()) == 1
     assert found >= 2
+
+
+@pytest.mark.parametrize(
+    ("result", "are"), [("x.cummin(1).values[:, 0]", True), ("x.float().sum(1)", False)]
+)
+def test_where_numbers_go_by_their_order_some_rows_rise_fall_and_end_far_below(result, are):
+    made = [
+        each["x"]
+        for each in _held(f"def run(x):\n    return {result}", {"x": (["n", "k"], "float32")})
+        if each["x"].isfinite().all() and each["x"].shape[1] > 8
+    ]
+    rows = torch.cat(made)
+    steps = rows.diff(dim=1)
+    varied = (steps != 0).any(1)
+    assert bool(((steps >= 0).all(1) & varied).any()) == are
+    assert bool(((steps <= 0).all(1) & varied).any()) == are
+    is_far = rows[:, -1] < -rows[:, :-1].abs().sum(1) * 0.99
+    assert bool(((steps[:, :-1] >= 0).all(1) & is_far & varied).any()) == are

@@ -1307,7 +1307,7 @@ def test_numbers_from_a_start_on_that_count_are_around_these():
         ("torch.isfinite(x.norm())", {"-inf", "inf", "nan"}),
         ("torch.isfinite((x.float() * x.float()).sum())", {"-inf", "inf", "nan"}),
         ("torch.isnan(torch.sqrt((x * x).sum()))", {"nan"}),
-        ("torch.isfinite((x * table[:1]).sum())", set()),  # which of them?
+        ("torch.isfinite((x * table[:1]).sum())", {"-inf", "inf", "nan"}),
         ("torch.isnan(x.softmax(-1).amax())", set()),
         ("(~torch.isfinite(x.float() / 2.5)).any()", {"-inf", "inf", "nan"}),
         ("torch.isfinite((x.float() * 2.5)[1:]).all()", {"-inf", "inf", "nan"}),
@@ -2470,3 +2470,56 @@ def test_what_was_inferred_is_in_the_header(project):
     result.stdout.no_fnmatch_line("*weights: *")
     quiet = project.run("--collect-only")
     quiet.stdout.no_fnmatch_line("*inferred for*")
+
+
+def test_a_loop_from_the_last_place_to_the_first_is_along_the_axis():
+    """As in a recurrence that goes back, which ends at lengths."""
+    lines = (
+        "out = x[:, 0] * 0\n    for j in range(x.shape[1] - 1, -1, -1):\n"
+        "        out = torch.where(j < which, out + x[:, j], out)\n    return out"
+    )
+    data = signature("op", "n d", "x[n,d]:f32 which[n]:i32", "y[n]:f32")
+    data["reference"] = f"import torch\ndef run(x, which):\n    {lines}\n"
+    made = plan(Definition.model_validate(data))
+    assert str(made.rules["which"]) == "seq_lens, max d, allow_empty True"
+
+
+@pytest.mark.parametrize(
+    ("made", "index"),
+    [
+        ("(table[:-1] - table[1:] == 1) & flags", "which.clamp(min=0)"),
+        ("[[0] * 4 for _ in range(len(flags))]", "int(which[0])"),
+        ("[0] * flags.shape[0]", "which.tolist()[0]"),
+    ],
+)
+def test_what_is_as_long_as_an_axis_is_indexed_below_it(made, index):
+    inputs = "table[m]:i64 flags[rows]:bool which[n]:i64"
+    data = signature("op", "n m rows", inputs, "y[n]:i64 z[n,rows]:f32", "m == rows + 1")
+    lines = f"made = {made}\n    return made[{index}], 0"
+    data["reference"] = f"import torch\ndef run(table, flags, which):\n    {lines}\n"
+    assert plan(Definition.model_validate(data)).rules["which"].below == "rows"
+
+
+def test_the_scalar_that_is_the_size_of_an_axis_may_be_as_large():
+    data = signature("op", "n m", "x[m]:f32 count:i32", "y[n]:f32", "n == count")
+    data["workloads"] = {"axes": {"n": {"min": 1, "max": 100000}}}
+    data["reference"] = "import torch\ndef run(x, count):\n    return torch.zeros(count)\n"
+    made = plan(Definition.model_validate(data))
+    assert made.rules["count"].max == 100000
+    [line] = [line for line in made.explained() if line.startswith("count")]
+    assert line.endswith("; within n == count")
+    assert "a guess" not in line
+
+
+def test_a_scalar_within_an_axis_is_anywhere_below_it():
+    """Of one that was drawn up to 8192 and then clamped, nearly all were the size of the axis."""
+    data = signature("op", "n", "x[n]:f32 split:i32", "y[n]:f32", "split <= n")
+    data["inputs"]["split"]["description"] = "at least 0"
+    data["reference"] = "import torch\ndef run(x, split):\n    return x[:split].sum() + x\n"
+    definition = Definition.model_validate(data)
+    made = [
+        make_inputs(definition, make_workload(definition, {"n": 1000}, seed), "cpu")["split"]
+        for seed in range(48)
+    ]
+    assert max(made) <= 1000
+    assert sum(10 < split < 990 for split in made) > 8

@@ -80,7 +80,7 @@ def test_recorded_tensors_are_loaded_and_what_is_missing_is_a_skip(project):
     result.assert_outcomes(passed=1, skipped=2)
     result.stdout.fnmatch_lines(
         [
-            "SKIPPED * nothing says what order (int64 tensor) means; *",
+            "SKIPPED * nothing says what order (int64 tensor) means*; *",
             "SKIPPED * input 'order': dataset/blob/lfs.safetensors is a Git LFS pointer; *",
         ]
     )

@@ -385,7 +385,7 @@ def test_a_recorded_scalar_is_taken_as_it_is(define):
         ({}, None),
         (
             {"inputs": {"x": {"shape": ["n"], "dtype": "int32"}}},
-            "nothing says what x (int32 tensor) means; *{inputs: {x: {kind: *",
+            "nothing says what x (int32 tensor) means*; *{inputs: {x: {kind: *",
         ),
     ],
 )

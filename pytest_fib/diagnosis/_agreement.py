@@ -1,0 +1,164 @@
+"""What a failure's diagnosis says that other workloads show as well.
+
+With certain values nearly anything looks like a pattern: of a single row, what is wrong is wrong
+everywhere. So workloads that differ in values, or are twice as large, are asked too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from math import isclose
+from typing import TYPE_CHECKING
+
+from pytest_fib.diagnosis._diagnose import OF_THESE_INPUTS, VAGUE_PATTERNS
+
+if TYPE_CHECKING:
+    from pytest_fib.data import Diagnosis
+
+#: How many elements are wrong, in a sentence; and words for all of them, or nearly.
+COUNT = re.compile(r" at (\d+) of (\d+) elements|( in one element)")
+EVERYWHERE = re.compile(r" (?:nearly )?everywhere\b")
+NEARLY_ALL = 0.9
+#: For which expected value elements are wrong, or for all others, in a sentence.
+EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
+#: What a factor or an offset is, in a sentence.
+NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
+#: The number that a sentence says elements hold, or are off by; and how far apart two that are the
+#: same may be: some are fitted.
+NUMBER = re.compile(r"(?:the same value,|off by) ([-+.\de]+|-?inf|nan)")
+SAME = 1 / 16
+#: What a place is called that is said as a number of elements alone.
+COUNTED = "counted"
+#: Patterns that few elements may have by chance; and how many have to agree on one of the others.
+BY_CHANCE = ("copied input", "swapped outputs", "permuted", "factor per row")
+MANY = 3
+#: How many times as many elements as usual a count may name, or by how much fewer.
+FAR = 3.0
+
+
+def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
+    """The diagnosis, as far as half of the others say the same.
+
+    Otherwise one on which most agree, if it is more than that something is wrong; else how many
+    elements are. ``others`` are of other workloads that fail.
+    """
+    if not others:
+        return _of_certain_values(own)
+    if 2 * len(_like(own, others)) >= len(others):
+        alike = [own, *_like(own, others)]
+    else:
+        alike = _most(own.output, others) or [x for x in (own, *others) if _is_only_wrong(x, own)]
+    return _with_agreed_name(_at_agreed_place(alike), alike) if alike else _only_wrong(own)
+
+
+def _like(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Those of others that say the same of the values: of what is only wrong, of the same output.
+
+    A pattern may show in several outputs that are equally wrong.
+    """
+    if _is_only_wrong(diagnosis, diagnosis):
+        return [each for each in others if _is_only_wrong(each, diagnosis)]
+    return [
+        each
+        for each in others
+        if each.pattern == diagnosis.pattern and _same_number(each.sentence, diagnosis.sentence)
+    ]
+
+
+def _is_only_wrong(diagnosis: Diagnosis, own: Diagnosis) -> bool:
+    """Whether a diagnosis says of the same output no more than that it is wrong, and where."""
+    no_more = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place, "follows an input")
+    return no_more and diagnosis.output == own.output
+
+
+def _same_number(one: str, other: str) -> bool:
+    """Whether two sentences name the same number, or none."""
+    numbers = [each[1] for each in (NUMBER.search(one), NUMBER.search(other)) if each]
+    if len(numbers) < 2:
+        return True  # as of "0 in place of 1" and "zeros"
+    return numbers[0] == numbers[1] or isclose(*map(_number, numbers), rel_tol=SAME)
+
+
+def _number(text: str) -> float:
+    return float(text.rstrip("."))
+
+
+def _most(output: str, others: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Those on whose pattern of an output's values most of the others agree; else none."""
+    own = [each for each in others if each.output == output]
+    largest = max((_like(each, own) for each in own), key=len, default=[])
+    is_agreed = len(largest) >= MANY and 2 * len(largest) > len(others)
+    may_be = is_agreed and largest[0].pattern not in BY_CHANCE
+    return largest if may_be and not _is_only_wrong(largest[0], largest[0]) else []
+
+
+def _place_of(diagnosis: Diagnosis) -> str:
+    """Where a sentence says that an output is wrong: all that only say how much are alike."""
+    sentence = diagnosis.sentence
+    if EVERYWHERE.search(sentence) or _share(diagnosis) >= NEARLY_ALL:
+        return "everywhere"
+    if COUNT.search(sentence):
+        return COUNTED
+    return "expected" if EXPECTED.search(sentence) else diagnosis.place
+
+
+def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
+    """The first of some that say the same whose place half of them name, or that names none."""
+    places = Counter(map(_place_of, alike))
+    usual = max(places, key=lambda place: (places[place], place == COUNTED))
+    if 2 * places[_place_of(alike[0])] >= len(alike):
+        usual = _place_of(alike[0])
+    elif 2 * places[usual] < len(alike) and COUNTED in places:
+        usual = COUNTED
+    found = [each for each in alike if _place_of(each) == usual]
+    if not _is_only_wrong(found[0], found[0]):
+        return found[0]
+    # Without a place, a sentence of another workload would need its element.
+    found = [each for each in found if each is alike[0] or _says_where(each)]
+    if not found:
+        return _only_wrong(alike[0])
+    return _usual_count(found) if usual == COUNTED else found[0]
+
+
+def _says_where(diagnosis: Diagnosis) -> bool:
+    is_place = diagnosis.pattern == diagnosis.place
+    return is_place or any(
+        form.search(diagnosis.sentence) for form in (COUNT, EVERYWHERE, EXPECTED)
+    )
+
+
+def _usual_count(alike: Sequence[Diagnosis]) -> Diagnosis:
+    """The first, unless it has far more or far fewer wrong elements than the one in the middle."""
+    middle = sorted(alike, key=_share)[len(alike) // 2]
+    first, usual = _share(alike[0]), _share(middle)
+    return alike[0] if first <= FAR * usual and usual <= FAR * first else middle
+
+
+def _share(diagnosis: Diagnosis) -> float:
+    """The share of wrong elements that a sentence names; 0 if it names none."""
+    counted = COUNT.search(diagnosis.sentence)
+    return int(counted[1]) / int(counted[2]) if counted and counted[1] else 0.0
+
+
+def _with_agreed_name(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
+    """A diagnosis that names a factor or an offset only if half of those that say the same do."""
+    name = NAMED.search(diagnosis.sentence)
+    if name is None or 2 * sum(name[0] in each.sentence for each in alike) >= len(alike):
+        return diagnosis
+    return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(name[0], "")})
+
+
+def _of_certain_values(own: Diagnosis) -> Diagnosis:
+    """A diagnosis that no other workload shows: what needs certain values, but not where."""
+    if own.pattern in OF_THESE_INPUTS and own.pattern not in VAGUE_PATTERNS:
+        return own.model_copy(update={"sentence": EVERYWHERE.sub("", own.sentence), "vague": True})
+    is_count = COUNT.search(own.sentence) and _is_only_wrong(own, own)
+    return own if is_count or EXPECTED.search(own.sentence) else _only_wrong(own)
+
+
+def _only_wrong(own: Diagnosis) -> Diagnosis:
+    """That an output is wrong, with an element of it."""
+    said = {"sentence": f"{own.output}: wrong", "pattern": "scattered", "vague": True, "tiles": {}}
+    return own.model_copy(update=said)

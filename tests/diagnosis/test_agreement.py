@@ -1,0 +1,86 @@
+"""What a diagnosis says that other workloads show as well."""
+
+import pytest
+
+from pytest_fib.data import Diagnosis
+from pytest_fib.diagnosis import agreed
+
+
+def said(words, pattern, output="y", place="", **more):
+    return Diagnosis(
+        sentence=f"{output}: {words}",
+        output=output,
+        element=f"{output}[0] got 1, expected 2",
+        pattern=pattern,
+        place=place,
+        **more,
+    )
+
+
+EVERYWHERE = said("wrong everywhere", "everywhere", vague=True)
+FEW, MOST = said("wrong at 3 of 900 elements", "scattered"), "wrong at 700 of 900 elements"
+MANY = said(MOST, "scattered")
+ZEROS = said("zeros at 300 of 600 elements", "zeros")
+OFF = said("off by +1 at 20 of 90 elements", "one offset")
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        (ZEROS, [ZEROS, said("0 in place of 7 at 5 of 600 elements", "zeros"), MANY]),
+        (OFF, [OFF, MANY]),
+        (said("every element is off by +0.1", "one offset"),
+         [said("every element is off by +0.1002", "one offset")]),
+        (said("every element is 0.5 x expected", "one factor"),
+         [said("every element is 0.25 x expected", "one factor")]),
+        (ZEROS, [said("zeros everywhere", "zeros", "z"), said("zeros at n 1", "zeros", "z")]),
+        (EVERYWHERE, [EVERYWHERE, EVERYWHERE, MANY]),
+        (MANY, [MANY, said("wrong at 300 of 900 elements", "scattered")]),
+        (said("wrong at the last of 9 along n", "last tile", place="last tile"),
+         [said("wrong at the last of 19 along n", "last tile", place="last tile"), MANY]),
+    ],
+)  # fmt: skip
+def test_what_half_of_the_others_say_is_said(own, others):
+    assert agreed(own, others).sentence == own.sentence
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "sentence"),
+    [
+        # Of a single row.
+        (EVERYWHERE, [MANY, MANY, MANY, EVERYWHERE], f"y: {MOST}"),
+        (FEW, [MANY, MANY], f"y: {MOST}"),  # of values that hardly show it
+        (ZEROS, [MANY, MANY, MANY], f"y: {MOST}"),
+        (ZEROS, [said("wrong at 8 of 9 elements", "scattered", "z")], "y: wrong"),
+        (OFF, [said("off by +3 at 20 of 90 elements", "one offset")] * 3, "y: off by +3 at 20 of 90"
+         " elements"),
+        (OFF, [ZEROS] * 4, ZEROS.sentence),
+        (OFF, [said("equal to the input x at 9 of 90 elements", "copied input")] * 4, "y: wrong"),
+        (said("wrong in the very last element", "last tile", place="last tile"), [], "y: wrong"),
+        (EVERYWHERE, [], "y: wrong"),
+        (said("NaN everywhere, where numbers are expected", "nan"), [],
+         "y: NaN, where numbers are expected"),
+        (said("NaN everywhere, where numbers are expected", "nan"),
+         [said("NaN at 64 of 192 elements, where 0 is expected", "nan")] * 2,
+         "y: NaN at 64 of 192 elements, where 0 is expected"),
+    ],
+)  # fmt: skip
+def test_what_hardly_any_other_says_is_not(own, others, sentence):
+    assert agreed(own, others).sentence == sentence
+
+
+def test_what_only_certain_values_show_keeps_its_pattern():
+    counted = said("wrong at 9 of 90 elements", "scattered")
+    for own in (
+        said("wrapped around, as if of 8 bits at 2 of 8 elements", "wrapped"),
+        said("wrong only where 0 is expected", "padding region", place="padding region"),
+        counted,
+    ):
+        assert agreed(own, []).pattern == own.pattern
+
+
+def test_a_factor_has_a_name_only_if_others_give_it_that():
+    named = said("every element is 0.2 x expected (which is 1 / n)", "one factor")
+    bare = said("every element is 0.4 x expected", "one factor")
+    assert agreed(named, [bare, bare, bare]).sentence == "y: every element is 0.2 x expected"
+    assert agreed(named, [named, bare]).sentence == named.sentence
