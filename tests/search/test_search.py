@@ -173,6 +173,29 @@ def test_each_search_has_much_that_is_alike_where_something_may_be_counted(defin
         assert max(w.axes["m"] * w.axes["n"] for w in alike) > 65536
 
 
+@pytest.mark.parametrize(
+    ("divided", "rest", "by"), [("n // 12", 0, 12), ("max(n - 4, 0) // 32", 4, 32)]
+)
+def test_each_search_has_a_size_that_the_reference_divides_without_remainder(
+    look, divided, rest, by
+):
+    """As of chunks after a few tokens that are in none."""
+    definition = Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {"n": "var"},
+            "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+            "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+            "reference": f"def run(x):\n    n = x.shape[0]\n    return x * ({divided})\n",
+            "workloads": {"axes": {"n": {"min": 1, "max": 700}}},
+        }
+    )
+    for seed in range(4):
+        sizes = {workload.axes["n"] for workload in look(definition, seed=seed)[1]}
+        assert any((n - rest) % by == 0 and n >= 2 * by for n in sizes)
+
+
 def test_each_search_has_an_axis_that_equals_one_which_follows(define, look):
     axes = {"m": "var", "half": "var", "n": "var", "k": "var"}
     inputs = {
