@@ -22,9 +22,18 @@ def row_count(tensor: torch.Tensor) -> int:
 
 
 def in_turn(tensor: torch.Tensor, names: Sequence[str], turn: int) -> torch.Tensor:
-    """For each row, a number of ``PLACES``: the first row has the name whose turn it is."""
+    """For each row, a number of ``PLACES``: that of the name whose turn it is."""
+    return numbered(names, tensor.device)[whose_turn(tensor, len(names), turn)]
+
+
+def whose_turn(tensor: torch.Tensor, of: int, turn: int) -> torch.Tensor:
+    """For each row, which of so many it is the turn of: of the first, the one that is given.
+
+    Of each ``of`` rows, it is the turn of each. From the second on these begin with another one, as
+    if at random: rows at equal distances would look like a kernel's.
+    """
     rows = torch.arange(row_count(tensor), device=tensor.device)
-    return numbered(names, tensor.device)[(rows + turn) % len(names)]
+    return (rows + turn + (rows // of * MULTIPLIER >> 16)) % of
 
 
 @lru_cache(64)

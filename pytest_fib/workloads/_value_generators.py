@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.data import kinds
-from pytest_fib.workloads._places import filled_lengths, in_turn, one_of_each, places
+from pytest_fib.workloads._places import filled_lengths, in_turn, one_of_each, places, whose_turn
 from pytest_fib.workloads._sizes import MOST_OF_LENGTHS, TILE_SIZES, TURNS, power_of_two
 from pytest_fib.workloads._value_patterns import Limits, PatternFill, pattern_fill
 
@@ -550,7 +550,7 @@ def _put_rows(tensor: torch.Tensor, names: Sequence[str], context: FillContext) 
     rows = in_turn(tensor, [name or "none" for name in names], context.turn)
     ones = places(tensor, rows, context.device_random).to(tensor.dtype)
     put = torch.tensor([bool(name) for name in names], device=tensor.device)
-    put = put[(torch.arange(len(rows), device=tensor.device) + context.turn) % len(names)]
+    put = put[whose_turn(tensor, len(names), context.turn)]
     tensor.copy_(
         torch.where(put.view(*tensor.shape[:-1], 1) if tensor.dim() else put[0], ones, tensor)
     )
