@@ -344,7 +344,18 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     if said.is_sorted and in_order and unique != "everywhere":
         most = more(changed.get("below", rule.below), -1)
         return kinds.Sorted(min=0, max=most, unique=bool(unique), pad=pad)
-    return rule.model_copy(update=changed)
+    return _from_least(rule.model_copy(update=changed), described)
+
+
+def _from_least(rule: kinds.Indices, described: Described) -> InputRule:
+    """Indices from the least on that is said, if that isn't 0 and they may be equal."""
+    least, most = described.said.least, described.said.most
+    is_free = not rule.unique and rule.pad is None and rule.sentinels is None
+    if not isinstance(least, int) or least <= 0 or not is_free:
+        return rule
+    last = more(rule.below, -1)
+    last = last if most is None else _both("min", last, most, described.sizes)
+    return kinds.Integers(min=least, max=last)
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:

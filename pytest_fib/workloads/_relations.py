@@ -28,6 +28,13 @@ WIDEST = 2**62
 MOST_WHOLE = 2**53
 
 
+def _is_free(rule: InputRule) -> bool:
+    """Whether elements are made one by one: of indices, those that may be equal."""
+    if isinstance(rule, kinds.Indices):
+        return not rule.unique and rule.pad is None and rule.sentinels is None
+    return isinstance(rule, FREE)
+
+
 def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made: set[str]) -> None:
     """Change tensors in place so that they meet constraints on each of their elements.
 
@@ -43,7 +50,7 @@ def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made:
     free = [
         name
         for name in planned.fill
-        if name in made and isinstance(planned.rules[name], FREE) and _may_change(values[name])
+        if name in made and _is_free(planned.rules[name]) and _may_change(values[name])
     ]
     for attempt in range(ATTEMPTS):
         for constraint, relation in stated:

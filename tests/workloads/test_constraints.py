@@ -597,3 +597,26 @@ def test_related_integers_are_exact_however_large():
         assert bool((made["low"] < made["high"]).all())
         assert int(made["low"].min()) >= 2**53
         assert int(made["high"].max()) <= 2**53 + 900
+
+
+def test_indices_that_may_be_equal_are_as_constraints_relate_them():
+    """As of the ends of edges that go forwards."""
+    definition = Definition.model_validate(
+        {
+            "name": "op",
+            "op_type": "op",
+            "axes": {"n": "var", "m": "var"},
+            "inputs": {
+                "x": {"shape": ["n"], "dtype": "float32"},
+                "source": {"shape": ["m"], "dtype": "int32"},
+                "target": {"shape": ["m"], "dtype": "int32"},
+            },
+            "outputs": {"y": {"shape": ["m"], "dtype": "float32"}},
+            "constraints": ["n >= 2", "(source < target).all()"],
+            "reference": "def run(x, source, target):\n    return x[source] - x[target]\n",
+        }
+    )
+    for seed in range(24):
+        made = filled(definition, make_workload(definition, {"n": 2 + seed % 5, "m": 9}, seed))
+        assert bool((made["source"] < made["target"]).all())
+        assert bool((made["target"] < 2 + seed % 5).all())

@@ -598,6 +598,7 @@ def test_any_number_may_stand_for_nothing(description, rule):
         ("Rows, n is padded to 8", "indices, below n, unique False"),
         ("No two share a row.", "indices, below n"),
         ("Rows from the root on, each at most once", "indices, below n"),
+        ("Rows but the first, 1 to n - 1", "integers, min 1, max n - 1"),
     ],
 )
 def test_indices_are_what_the_description_says(description, rule):
