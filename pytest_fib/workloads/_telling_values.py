@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: A number, or another input's name with its tensor, or its number.
 Source: TypeAlias = "float | tuple[str, torch.Tensor | float]"
 #: The share of the elements that equal something they are compared with.
-SHARE = 0.125
+SHARE, HALF = 0.125, 0.5
 #: The most whole numbers of steps, of either sign, that elements are put halfway between.
 HALVES = 8
 #: That where most are what they are compared with: in one of so many workloads that have any such,
@@ -139,14 +139,10 @@ def _put_limits(
     if _are_places(name, context):
         _make_chains(tensor, context)
     if isinstance(rule, kinds.Integers | kinds.Positions):
-        is_free = not constraints_on(name, context.definition)
-        if is_free:
-            _make_alike(tensor, rule, context)
-            _make_periodic(tensor, rule, context)
-        _clamp(tensor, numbers, rule, context)
-        edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
-        if edges and context.turn % INTEGER_TURNS == 1 and is_free:
-            _put_edges(tensor, edges, name, context, before)
+        if constraints_on(name, context.definition):
+            _clamp(tensor, numbers, rule, context)
+        else:
+            _put_whole_limits(name, tensor, context, before)
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
         near = [each for number in numbers for each in _near(number, tensor.dtype)]
@@ -154,6 +150,24 @@ def _put_limits(
         _put(tensor, sources, name, context)
         steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]
         _put_halves(tensor, steps, name, context, before)
+
+
+def _put_whole_limits(
+    name: str,
+    tensor: torch.Tensor,
+    context: FillContext,
+    before: Mapping[str, torch.Tensor | float],
+) -> None:
+    """The same of integers on which there are no constraints."""
+    rule, uses = context.rules[name], context.uses
+    _make_alike(tensor, rule, context)
+    _make_periodic(tensor, rule, context)
+    _clamp(tensor, sorted(uses.limits.get(name, ())), rule, context)
+    edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
+    if edges and context.turn % INTEGER_TURNS == 1:
+        _put_edges(tensor, edges, name, context, before)
+    elif name in uses.equated and context.turn % INTEGER_TURNS == 2:
+        _put_scalars(tensor, [before[other] for other, *_ in edges], rule, context)
 
 
 def _put_near(name: str, tensor: torch.Tensor, context: FillContext) -> None:
@@ -551,6 +565,26 @@ def _put_edges(
     values[(context.turn + 1) % 3 :: 3] += 1
     may = values.isfinite() & context.allows(rule, values)
     tensor[put] = torch.where(may, values.nan_to_num(0.0).to(tensor.dtype), tensor[put])
+
+
+def _put_scalars(
+    tensor: torch.Tensor,
+    asked: Sequence[torch.Tensor | float],
+    rule: InputRule,
+    context: FillContext,
+) -> None:
+    """Make half of the integers a scalar that they are asked whether they equal: a mask's id, say.
+
+    Or, by turns, an eighth of them. Of many numbers, hardly any would be that one.
+    """
+    scalars = [each for each in asked if not isinstance(each, torch.Tensor)]
+    number = context.turn // INTEGER_TURNS
+    value = torch.tensor(scalars[number % len(scalars)]) if scalars else None
+    if value is None or not bool(context.allows(rule, value)):
+        return
+    put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
+    put.bernoulli_(HALF if number % 2 else SHARE, generator=context.device_random)
+    tensor.masked_fill_(put, int(value))
 
 
 def _near(number: float, dtype: torch.dtype) -> list[float]:

@@ -1713,3 +1713,17 @@ def test_where_numbers_go_by_their_order_some_rows_rise_fall_and_end_far_below(r
     assert bool(((steps <= 0).all(1) & varied).any()) == are
     is_far = rows[:, -1] < -rows[:, :-1].abs().sum(1) * 0.99
     assert bool(((steps[:, :-1] >= 0).all(1) & is_far & varied).any()) == are
+
+
+def test_many_integers_are_the_scalar_that_they_are_asked_for():
+    """As the tokens that are still masked."""
+    inputs = {"x": (["n", "k"], "int32"), "mask_id": (None, "int32")}
+    rules = {name: {"kind": "integers", "min": 0, "max": 30000} for name in inputs}
+    body = "def run(x, mask_id):\n    return (x == mask_id).sum(1)"
+    shares = [
+        float((each["x"] == each["mask_id"]).double().mean())
+        for each in _held(body, inputs, rules, sizes={"n": 40})
+    ]
+    assert sum(0.3 < share < 0.7 for share in shares) >= 3
+    assert sum(0.05 < share < 0.25 for share in shares) >= 3
+    assert sum(share < 0.01 for share in shares) >= 4
