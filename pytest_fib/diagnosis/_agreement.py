@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 #: How many elements are wrong, in a sentence; and words for all of them, or nearly.
 COUNT = re.compile(r" at (\d+) of (\d+) elements|( in one element)")
-EVERYWHERE = re.compile(r" (?:nearly )?everywhere\b")
-NEARLY_ALL = 0.9
+EVERYWHERE = re.compile(r" (?:nearly )?everywhere\b(?! but\b)")
+NEARLY = 0.9
 #: For which expected value elements are wrong, or for all others, in a sentence.
 EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
+#: With which scalars that are 0 it is so.
+WHERE_ZERO = re.compile(r", where [\w, ]+ (?:is|are) 0\b")
 #: What a factor or an offset is, in a sentence.
 NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
-#: The number that a sentence says elements hold, or are off by; and how far apart two that are the
-#: same may be: some are fitted.
-NUMBER = re.compile(r"(?:the same value,|off by) ([-+.\de]+|-?inf|nan)")
+#: The number that a sentence says elements hold, or are off by, unless it says that inputs decide;
+#: and how far apart two that are the same may be: some are fitted.
+_DIGITS = r"[-+]?(?:inf|\d[\d.]*(?:e[-+]?\d+)?)|nan"
+NUMBER = re.compile(rf"(?:the same value(?=,)|off by(?= )(?!.*other inputs))(,? (?:{_DIGITS}),?)")
 SAME = 1 / 16
 #: What a place is called that is said as a number of elements alone.
 COUNTED = "counted"
 #: Patterns that few elements may have by chance; and how many have to agree on one of the others.
 BY_CHANCE = ("copied input", "swapped outputs", "permuted", "factor per row")
-MANY = 3
+VOTES = 3
 #: How many times as many elements as usual a count may name, or by how much fewer.
 FAR = 3.0
 
@@ -49,8 +52,11 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
     if 2 * len(_like(own, others)) >= len(others):
         alike = [own, *_like(own, others)]
     else:
-        alike = _most(own.output, others) or [x for x in (own, *others) if _is_only_wrong(x, own)]
-    return _with_agreed_name(_at_agreed_place(alike), alike) if alike else _only_wrong(own)
+        vague = [each for each in (own, *others) if _is_only_wrong(each)]
+        alike = _most(own.output, others) or [x for x in vague if x.output == own.output]
+    if not alike:
+        return _only_wrong(own)
+    return _with_agreed_number(_with_agreed_name(_at_agreed_place(alike), alike), alike)
 
 
 def _like(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -58,46 +64,29 @@ def _like(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> list[Diagnosis]:
 
     A pattern may show in several outputs that are equally wrong.
     """
-    if _is_only_wrong(diagnosis, diagnosis):
-        return [each for each in others if _is_only_wrong(each, diagnosis)]
-    return [
-        each
-        for each in others
-        if each.pattern == diagnosis.pattern and _same_number(each.sentence, diagnosis.sentence)
-    ]
+    if _is_only_wrong(diagnosis):
+        return [each for each in others if _is_only_wrong(each) and each.output == diagnosis.output]
+    return [each for each in others if each.pattern == diagnosis.pattern]
 
 
-def _is_only_wrong(diagnosis: Diagnosis, own: Diagnosis) -> bool:
-    """Whether a diagnosis says of the same output no more than that it is wrong, and where."""
-    no_more = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place, "follows an input")
-    return no_more and diagnosis.output == own.output
-
-
-def _same_number(one: str, other: str) -> bool:
-    """Whether two sentences name the same number, or none."""
-    numbers = [each[1] for each in (NUMBER.search(one), NUMBER.search(other)) if each]
-    if len(numbers) < 2:
-        return True  # as of "0 in place of 1" and "zeros"
-    return numbers[0] == numbers[1] or isclose(*map(_number, numbers), rel_tol=SAME)
-
-
-def _number(text: str) -> float:
-    return float(text.rstrip("."))
+def _is_only_wrong(diagnosis: Diagnosis) -> bool:
+    """Whether a diagnosis says no more than that an output is wrong, and where."""
+    return diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place, "follows an input")
 
 
 def _most(output: str, others: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Those on whose pattern of an output's values most of the others agree; else none."""
     own = [each for each in others if each.output == output]
     largest = max((_like(each, own) for each in own), key=len, default=[])
-    is_agreed = len(largest) >= MANY and 2 * len(largest) > len(others)
+    is_agreed = len(largest) >= VOTES and 2 * len(largest) > len(others)
     may_be = is_agreed and largest[0].pattern not in BY_CHANCE
-    return largest if may_be and not _is_only_wrong(largest[0], largest[0]) else []
+    return largest if may_be and not _is_only_wrong(largest[0]) else []
 
 
 def _place_of(diagnosis: Diagnosis) -> str:
     """Where a sentence says that an output is wrong: all that only say how much are alike."""
     sentence = diagnosis.sentence
-    if EVERYWHERE.search(sentence) or _share(diagnosis) >= NEARLY_ALL:
+    if EVERYWHERE.search(sentence) or _share(diagnosis) >= NEARLY:
         return "everywhere"
     if COUNT.search(sentence):
         return COUNTED
@@ -113,7 +102,7 @@ def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
     elif 2 * places[usual] < len(alike) and COUNTED in places:
         usual = COUNTED
     found = [each for each in alike if _place_of(each) == usual]
-    if not _is_only_wrong(found[0], found[0]):
+    if not _is_only_wrong(found[0]):
         return found[0]
     # Without a place, a sentence of another workload would need its element.
     found = [each for each in found if each is alike[0] or _says_where(each)]
@@ -150,12 +139,33 @@ def _with_agreed_name(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagn
     return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(name[0], "")})
 
 
+def _with_agreed_number(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
+    """A diagnosis with the value or the offset of elements only if half of the others name it.
+
+    What is calculated from inputs is another with others.
+    """
+    number = NUMBER.search(diagnosis.sentence)
+    named = [each for each in map(_number, alike) if each is not None]
+    same = [each for each in named if isclose(each, _number(diagnosis) or 0.0, rel_tol=SAME)]
+    if number is None or 2 * len(same) >= len(named):
+        return diagnosis
+    words = "" if number[1].startswith(",") else " one number"
+    sentence = diagnosis.sentence.replace(number[1], words)
+    return diagnosis.model_copy(update={"sentence": NAMED.sub("", sentence)})
+
+
+def _number(diagnosis: Diagnosis) -> float | None:
+    number = NUMBER.search(diagnosis.sentence)
+    return float(number[1].strip(", ")) if number else None
+
+
 def _of_certain_values(own: Diagnosis) -> Diagnosis:
     """A diagnosis that no other workload shows: what needs certain values, but not where."""
     if own.pattern in OF_THESE_INPUTS and own.pattern not in VAGUE_PATTERNS:
         return own.model_copy(update={"sentence": EVERYWHERE.sub("", own.sentence), "vague": True})
-    is_count = COUNT.search(own.sentence) and _is_only_wrong(own, own)
-    return own if is_count or EXPECTED.search(own.sentence) else _only_wrong(own)
+    is_count = COUNT.search(own.sentence) and _is_only_wrong(own)
+    says_which = EXPECTED.search(own.sentence) or WHERE_ZERO.search(own.sentence)
+    return own if is_count or says_which else _only_wrong(own)
 
 
 def _only_wrong(own: Diagnosis) -> Diagnosis:

@@ -163,9 +163,17 @@ class _Tried:
         """The diagnosis, as far as workloads of other values, or of twice the sizes, say the same.
 
         What is said of a layout is so by comparison with another; what is said of an input was
-        tried with other values.
+        tried with other values. Of recorded tensors there are no others.
         """
-        if diagnosis.pattern in ("layout", *ABOUT_INPUTS) or not _is_of_elements(self.outcome):
+        own = self.outcome.diagnosis
+        is_of_another = own is not None and own.output != diagnosis.output
+        is_tried = diagnosis.pattern in ("layout", *ABOUT_INPUTS)
+        if (
+            is_tried
+            or is_of_another
+            or self.workload.has_recorded_tensors
+            or not _is_of_elements(self.outcome)
+        ):
             return diagnosis
         others = self._others(diagnosis.shown_by or self.workload, max_bytes)
         if others is None:
@@ -173,32 +181,37 @@ class _Tried:
         found = agreed(diagnosis, others)
         if found.shown_by is None or found.shown_by == diagnosis.shown_by:
             return found
-        own = self.workload, self.outcome
-        found = _as_shown_by(self.definition, found.shown_by, found, *own)
+        shown_by = self.definition, found.shown_by, found, self.workload, self.outcome
+        found = _as_shown_by(*shown_by)
         return _of_larger_alone(found) if found.pattern in VAGUE_PATTERNS else found
 
     def _others(self, shown: Workload, max_bytes: int) -> list[Diagnosis] | None:
         """The diagnoses of some of such workloads that fail, of the larger ones if any does.
 
-        None where all that fail do so as a whole alone, which says nothing of elements.
+        None where nobody knows: there was no time, or all that fail do so as a whole alone, which
+        says nothing of elements.
         """
         twice = doubled(self.definition, shown, max_bytes)
         is_larger = twice != shown and all(n >= shown.axes[axis] for axis, n in twice.axes.items())
-        found = self._of_other_seeds(twice) if is_larger else []
-        found = found or self._of_other_seeds(shown)
-        of_elements = [diagnosis for outcome, diagnosis in found if _is_of_elements(outcome)]
-        return None if found and not of_elements else of_elements
+        outcomes: list[tuple[Workload, Evaluation | None]] = []
+        for workload in (twice, shown) if is_larger else (shown,):
+            outcomes += self._of_other_seeds(workload)
+            if failed := [(w, x) for w, x in outcomes if x and _diagnosis_of(x)]:
+                break
+        if not failed:
+            return None if any(outcome is None for _, outcome in outcomes) else []
+        of_elements = [(w, x.diagnosis) for w, x in failed if _is_of_elements(x)]
+        return [_bare(x, other) for other, x in of_elements if x] or None
 
-    def _of_other_seeds(self, workload: Workload) -> list[tuple[Evaluation, Diagnosis]]:
-        """The first few outcomes of other seeds with which anything is wrong."""
-        found: list[tuple[Evaluation, Diagnosis]] = []
+    def _of_other_seeds(self, workload: Workload) -> list[tuple[Workload, Evaluation | None]]:
+        """The outcomes of other seeds, until enough are wrong."""
+        outcomes: list[tuple[Workload, Evaluation | None]] = []
         for by in range(1, SEEDS_ASKED + 1):
             other = self._of_seed(workload, by)
-            outcome = self.evaluate(other) if len(found) < ENOUGH else None
-            if outcome and (diagnosis := _diagnosis_of(outcome)):
-                diagnosis = with_guessed_tiles(diagnosis, {})
-                found.append((outcome, diagnosis.model_copy(update={"shown_by": other})))
-        return found
+            outcomes.append((other, self.evaluate(other)))
+            if sum(_diagnosis_of(outcome) is not None for _, outcome in outcomes) == ENOUGH:
+                break
+        return outcomes
 
     def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
@@ -264,6 +277,11 @@ class _Tried:
         """Whether a workload passes with values of another seed; None where that isn't known."""
         outcome = self.evaluate(self._of_seed(workload, by))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
+
+
+def _bare(diagnosis: Diagnosis, shown: Workload) -> Diagnosis:
+    """A diagnosis of that workload, without a guess at tiles, for which others were not tried."""
+    return with_guessed_tiles(diagnosis, {}).model_copy(update={"shown_by": shown})
 
 
 def _values_of(workload: Workload) -> dict[str, str]:
@@ -468,7 +486,7 @@ def _as_shown_by(
     """
     own = outcome.diagnosis
     details = own.details if own else ()
-    if own and own.pattern in VAGUE_PATTERNS and facts_of(outcome).get("check") != "elements":
+    if own and own.pattern in VAGUE_PATTERNS and not _is_of_elements(outcome):
         details = (*detail_lines(own.sentence), *details)  # what its elements don't show
     shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
     said, own_said = (EXPECTED.search(each.sentence if each else "") for each in (diagnosis, own))

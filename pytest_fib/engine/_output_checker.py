@@ -43,8 +43,8 @@ STREAM_WAS_BUSY = (
 OTHER_SEED = 1 << 10
 #: How many times their bound elements may be off for the largest of few samples to be the reason.
 NEAR = 2.0
-#: The share of elements that may be decided otherwise by luck, and how many of a small output: of
-#: three choices that nearly tie, six runs miss one in 1 of 11 cases.
+#: The share of elements that may be decided otherwise by luck, and how many of a small output: a
+#: certain one of three choices that nearly tie is missed by six runs in 1 of 11 cases.
 FEW = 1e-5
 FEW_DECIDED = 3
 #: The ratio of float64's roundoff to float32's.
@@ -251,7 +251,8 @@ def _all_passed(compared: Sequence[OutputComparison]) -> bool:
 def _all_near(compared: Sequence[OutputComparison]) -> bool:
     """Whether what is wrong is so by no more than luck may make bounds too narrow.
 
-    Or of many elements hardly any is, of which each is decided by numbers that nearly tie.
+    Or hardly any of many elements are wrong, or few of an output that is rounded: each may be decided
+    by numbers that nearly tie.
     """
     wrong = [each for each in compared if not each.passed]
     return all(

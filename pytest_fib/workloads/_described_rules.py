@@ -141,8 +141,8 @@ def _range(described: Described) -> InputRule | None:
     if ends is None:
         return None
     least, most = ends
-    if said.has_zero and not isinstance(least, str):
-        least = min(0, least)
+    if said.has_zero and least == 1:  # of larger ones, those in between are none
+        least = 0
     if said.sentinels and least == 0 and not is_scalar:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
     if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
@@ -201,7 +201,7 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     said, low, high = described.said, rule.min, rule.max
     if said.choices and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
-    if beyond := [n for n in said.sentinels if said.most is not None and described.may_be(n)]:
+    if beyond := [n for n in said.marks if said.most is not None and described.may_be(n)]:
         rule = rule.model_copy(update={"sentinels": beyond})
     if isinstance(low, str) or isinstance(high, str):
         return rule
@@ -316,10 +316,9 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     """Distinct ones, or not, or in order; and none that isn't said to be there, or is padding."""
     said = described.said
-    *outer, axis = described.spec.shape or (None,)
-    if said.is_permutation and axis == rule.below and rule.pad is None:
-        return rule.model_copy(update={"unique": True}) if outer else kinds.Permutation()
-    changed: dict[str, Any] = {}
+    if said.is_permutation and [*(described.spec.shape or ())] == [rule.below]:
+        return kinds.Permutation()
+    changed = _unique_rows(rule, described)
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
     if (
@@ -345,6 +344,13 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
         most = more(changed.get("below", rule.below), -1)
         return kinds.Sorted(min=0, max=most, unique=bool(unique), pad=pad)
     return _from_least(rule.model_copy(update=changed), described)
+
+
+def _unique_rows(rule: kinds.Indices, described: Described) -> dict[str, Any]:
+    """That indices are distinct in each row, where all rows of a matrix are permutations."""
+    *outer, last = described.spec.shape or ("",)
+    are_all = bool(outer) and last == rule.below and not described.said.sentinels
+    return {"unique": True} if are_all and described.said.are_permuted_rows else {}
 
 
 def _from_least(rule: kinds.Indices, described: Described) -> InputRule:

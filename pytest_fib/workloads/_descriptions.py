@@ -142,6 +142,12 @@ _SENTINEL = re.compile(
     r"(?P<is>-1(00)?)(?=\s*(?:$|[.;,:)]|and\b|at\b|on\b))",
     re.I,
 )
+#: The same of floating numbers, which may be -1 for other reasons.
+_MARKS = re.compile(
+    r"\bor (-1(?:00)?) (?:for|where|if|when)\b"
+    rf"|{_BEGIN}(-1(?:00)?) (?:for|where|if|when|means|marks)\b",
+    re.I,
+)
 #: Of what -1 is no sentinel, before it.
 _NO_SENTINEL = re.compile(r"\b(?:defaults?|dim(?:ension)?|axis|shift\w*|none|nothing)\b", re.I)
 _ENTRIES = r"(?:entries|ones|elements|slots|places|ids|indices|pages)"
@@ -182,9 +188,12 @@ _FINITE = re.compile(
     rf"(?: numbers?| values?)?{_STOP}",
     re.I,
 )
-_PERMUTATION = re.compile(
-    rf"{_BEGIN}(?:(?:each|every) row (?:is|has|holds) )?(?:an? |the )?permutation (?:of|that)\b"
-    rf"|{_BEGIN}(?:each|every) row (?:has|holds|contains|lists|visits) (?:all|every)\b",
+_PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
+#: The same of each row.
+_ROWS = rf"{_BEGIN}(?:each|every) row "
+_PERMUTED_ROWS = re.compile(
+    rf"{_ROWS}(?:is|has|holds) (?:an? |the )?permutation (?:of|that)\b"
+    rf"|{_ROWS}(?:has|holds|contains|lists|visits) (?:all|every) \w+(?: in [a-z ]+)?{_STOP}",
     re.I,
 )
 _SORTED = re.compile(
@@ -310,8 +319,9 @@ class Said:
     ``least`` and ``most`` belong to the range, unless ``is_open`` says that the least doesn't, or
     ``is_below`` that the most doesn't.
     ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
-    where ``any_negative``; ``special`` are infinities and NaN, and ``never`` those that none is.
-    ``are_distinct`` is None where nothing is said of that. They have so many ``bits``, the sign
+    where ``any_negative``; of ``marks``, a clause says where they do. ``special`` are infinities
+    and NaN, and ``never`` those that none is. All rows ``are_permuted_rows``: permutations.
+    ``are_distinct`` is None where nothing is said of it. They have so many ``bits``, the sign
     among them if ``are_signed``.
     ``are_any_after``: those that aren't used may be any. ``padding`` is a size that stands for
     nothing, the first that is no index of its axis. Rows ``are_unit`` vectors, or ``are_shares``
@@ -331,6 +341,8 @@ class Said:
     special: frozenset[float] = frozenset()
     never: frozenset[float] = frozenset()
     is_permutation: bool = False
+    are_permuted_rows: bool = False
+    marks: tuple[int, ...] = ()
     is_sorted: bool = False
     are_distinct: bool | None = None
     bits: int | None = None
@@ -411,6 +423,10 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         special=frozenset(special),
         never=frozenset(each for each in _never(description) if each not in special),
         is_permutation=_match(_PERMUTATION, description) is not None,
+        are_permuted_rows=_match(_PERMUTED_ROWS, description) is not None,
+        marks=tuple(
+            int(match[1] or match[2]) for match in _matches(_MARKS, description, alone=False)
+        ),
         is_sorted=_match(_SORTED, description) is not None,
         are_distinct=False if _match(_REPEATED, description) else is_distinct,
         bits=int(bits["bits"]) if bits else None,

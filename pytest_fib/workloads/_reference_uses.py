@@ -268,15 +268,12 @@ class ReferenceUses:
         """Whether an input has logits, by its name or since a softmax is made of it."""
         return name in self.weighed or "logits" in name.split("_")
 
-    def takes_special_rows(self, name: str, *, are_banned: bool = False) -> bool:
+    def takes_special_rows(self, name: str) -> bool:
         """Whether all of a row may be infinite or NaN: a number is put there.
 
-        Or an infinity, or all may be ``are_banned``, of which the reference makes no sum, nor an
-        exponential.
+        Or an infinity, of which the reference makes no sum, nor an exponential.
         """
-        is_infinite = (are_banned or name in self.made_infinite) and not (
-            self.calls & _NOT_OF_INFINITIES
-        )
+        is_infinite = name in self.made_infinite and not self.calls & _NOT_OF_INFINITIES
         return name in self.replaced or is_infinite
 
     def only_asks(self, name: str) -> bool:
@@ -889,9 +886,7 @@ class _Reader(ast.NodeVisitor):
         return node
 
     def _summed(self, node: ast.expr, depth: int = DEPTH, *, several: bool = False) -> set[str]:
-        """The one input of whose elements a number is a sum or a norm; or all of ``lse``.
-
-        Or ``several`` of them.
+        """The one input of whose elements a number is a sum or a norm, or ``several``; and ``lse``.
 
         These are where it is the largest of one, or of several.
         """
@@ -1227,17 +1222,21 @@ class _Reader(ast.NodeVisitor):
         self._combined(node.op, node.left, node.right)
 
     def _note_multiple(self, dividend: ast.expr, divisor: float | None) -> None:
-        """Note the axes of whose sizes, or a multiple of these, a whole number divides some.
+        """Note by which whole number the size of an axis is divided, and after which rest.
 
-        Of sizes less a number, or more, the rest that leaves no remainder: of ``(n - 4) // 32``, 4.
+        Of ``(n - 4) // 32`` those are 32 and 4: of 36 and 68, nothing is left.
         """
         if not isinstance(divisor, int) or divisor <= 2:
             return
         rests = {}
         for each in ast.walk(dividend):
             match each:
-                case ast.BinOp(left=of, op=ast.Add() | ast.Sub() as op, right=ast.Constant(int(n))):
-                    rests[of] = (n if isinstance(op, ast.Sub) else -n) % divisor
+                case ast.BinOp(left=of, op=ast.Sub(), right=ast.Constant(int(less))):
+                    rests[of] = less % divisor
+                case ast.BinOp(left=of, op=ast.Add(), right=ast.Constant(int(more))) if (
+                    more % divisor != divisor - 1  # which only rounds up
+                ):
+                    rests[of] = -more % divisor
         for each in ast.walk(dividend):
             axis = self._expressions.size(each) if isinstance(each, ast.expr) else None
             if isinstance(axis, str):

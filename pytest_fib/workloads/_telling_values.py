@@ -15,7 +15,6 @@ import torch
 
 from pytest_fib.data import kinds
 from pytest_fib.workloads._constraints import constraints_on
-from pytest_fib.workloads._descriptions import said
 from pytest_fib.workloads._places import one_of_each, row_count
 from pytest_fib.workloads._plan import (
     HOLD_ANY,
@@ -213,10 +212,7 @@ def _put_special(
     if not tensor.numel():
         return
     if asked := special_values(name, context.definition, uses, rule):
-        described = said(context.definition.inputs[name], context.definition).special
-        are_banned = {*asked} == {-inf} == described
-        may_be_rows = uses.takes_special_rows(name, are_banned=are_banned)
-        _put_asked(tensor, asked, name, context, may_be_rows=may_be_rows)
+        _put_asked(tensor, asked, name, context, may_be_rows=uses.takes_special_rows(name))
     listed = NOT_FINITE_OF.get(context.regime.get("values", ""), ())
     is_turn = listed or context.shared_turn % SAME_TURNS == 0
     if is_turn and isinstance(rule, kinds.Values) and tensor.element_size() > 1:
@@ -365,8 +361,8 @@ def _make_rising(tensor: torch.Tensor, context: FillContext) -> None:
 
     That is as far below the others as these are large together: what goes back from there goes far.
     """
-    is_turn = context.turn % RISING_TURNS == RISING_TURN and tensor.element_size() > 1
-    if not is_turn or not tensor.dim() or not tensor.numel():
+    is_turn = context.turn % RISING_TURNS == RISING_TURN and _is_normal(context)
+    if not is_turn or not tensor.dim() or not tensor.numel() or tensor.element_size() == 1:
         return
     rows = tensor.view(-1, tensor.shape[-1])
     for number in range(RISING_ROWS - 1):

@@ -154,7 +154,8 @@ def put_sentinels(
         rows = in_turn(tensor, SENTINEL_ROWS, context.turn)
         at = places(tensor, rows, context.device_random)
     which = torch.randint(0, len(sentinels), tensor.shape, generator=context.host_random)
-    chosen = torch.tensor(sentinels)[which].to(tensor.device, tensor.dtype)
+    wide = torch.float64 if tensor.is_floating_point() else torch.int64
+    chosen = torch.tensor(sentinels, dtype=wide)[which].to(tensor.device, tensor.dtype)
     tensor.copy_(torch.where(at, chosen, tensor))
 
 

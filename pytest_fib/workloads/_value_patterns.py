@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from pytest_fib.workloads._places import in_turn, places, row_count
+from pytest_fib.workloads._places import in_turn, places, row_count, whose_turn
 from pytest_fib.workloads._special_values import SPECIAL_VALUES
 
 #: How many parts a vector of ``mixed`` has.
@@ -210,8 +210,9 @@ def put_special_values(
         return
     special = torch.empty(rows, device=tensor.device).uniform_(generator=generator) < 0.5
     special[turn % rows] = True
+    certain = int(whose_turn(tensor, len(cases), 0)[turn % rows])
     for value in sorted({value for case in cases for value in case}):
-        at = in_turn(tensor, [case.get(value, "none") for case in cases], turn - turn % rows)
+        at = in_turn(tensor, [case.get(value, "none") for case in cases], turn - certain)
         mask = places(tensor, at.where(special, 0), generator)
         tensor.masked_fill_(mask, value)
         if isnan(value) and tensor.element_size() in _INTEGERS_OF:

@@ -29,6 +29,8 @@ OFF = said("off by +1 at 20 of 90 elements", "one offset")
     [
         (ZEROS, [ZEROS, said("0 in place of 7 at 5 of 600 elements", "zeros"), MANY]),
         (OFF, [OFF, MANY]),
+        (said("every element is off by -0.4, by -1.5 with other inputs", "one offset"),
+         [said("every element is off by 2", "one offset")] * 3),
         (said("every element is off by +0.1", "one offset"),
          [said("every element is off by +0.1002", "one offset")]),
         (said("every element is 0.5 x expected", "one factor"),
@@ -52,8 +54,13 @@ def test_what_half_of_the_others_say_is_said(own, others):
         (FEW, [MANY, MANY], f"y: {MOST}"),  # of values that hardly show it
         (ZEROS, [MANY, MANY, MANY], f"y: {MOST}"),
         (ZEROS, [said("wrong at 8 of 9 elements", "scattered", "z")], "y: wrong"),
-        (OFF, [said("off by +3 at 20 of 90 elements", "one offset")] * 3, "y: off by +3 at 20 of 90"
-         " elements"),
+        (OFF, [said("off by +3 at 20 of 90 elements", "one offset"),
+               said("off by -9 at 20 of 90 elements", "one offset")] * 2,
+         "y: off by one number at 20 of 90 elements"),
+        (said("the same value, -inf, everywhere", "constant"),
+         [said("the same value, 0.5, everywhere", "constant")] * 3, "y: the same value everywhere"),
+        (said("NaN everywhere but at heads 3, where numbers are expected", "nan"), [],
+         "y: NaN everywhere but at heads 3, where numbers are expected"),
         (OFF, [ZEROS] * 4, ZEROS.sentence),
         (OFF, [said("equal to the input x at 9 of 90 elements", "copied input")] * 4, "y: wrong"),
         (said("wrong in the very last element", "last tile", place="last tile"), [], "y: wrong"),
@@ -74,6 +81,7 @@ def test_what_only_certain_values_show_keeps_its_pattern():
     for own in (
         said("wrapped around, as if of 8 bits at 2 of 8 elements", "wrapped"),
         said("wrong only where 0 is expected", "padding region", place="padding region"),
+        said("zeros everywhere, where a is 0", "zeros"),
         counted,
     ):
         assert agreed(own, []).pattern == own.pattern

@@ -786,6 +786,24 @@ def test_a_larger_workload_that_is_right_is_named():
     )
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_diagnosis_stays_as_it_is_where_there_is_no_time_to_ask_others(calls):
+    def rest_is_zero(x):
+        y = x.sin()
+        y[-1] = 0
+        return y
+
+    check, left = FunctionChecker(SCALE, rest_is_zero, "cpu"), [calls]
+
+    def evaluate(workload):
+        left[0] -= 1
+        return check(workload, explain=True) if left[0] >= 0 else None
+
+    small = make_workload(SCALE, {"n": 20})
+    found = diagnose_failure(SCALE, small, check(small), evaluate, 1 << 16)
+    assert found.diagnosis.sentence.startswith("y: zeros at the last of ")
+
+
 def test_no_size_is_named_where_values_decide():
     """Of the smallest workload, or of the larger one that is right."""
     small = make_workload(SCALE, {"n": 2})

@@ -174,7 +174,8 @@ def test_each_search_has_much_that_is_alike_where_something_may_be_counted(defin
 
 
 @pytest.mark.parametrize(
-    ("divided", "rest", "by"), [("n // 12", 0, 12), ("max(n - 4, 0) // 32", 4, 32)]
+    ("divided", "rest", "by"),
+    [("n // 12", 0, 12), ("(n + 11) // 12", 0, 12), ("max(n - 4, 0) // 32", 4, 32)],
 )
 def test_each_search_has_a_size_that_the_reference_divides_without_remainder(
     look, divided, rest, by
