@@ -5,6 +5,7 @@ from pytest_fib.diagnosis._agreement import (
     EXPECTED as EXPECTED,
     NAMED as NAMED,
     agreed as agreed,
+    says_the_same as says_the_same,
 )
 from pytest_fib.diagnosis._detectors import without_rounding as without_rounding
 from pytest_fib.diagnosis._diagnose import (

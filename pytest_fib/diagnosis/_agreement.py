@@ -32,8 +32,8 @@ NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
 _DIGITS = r"[-+]?(?:inf|\d[\d.]*(?:e[-+]?\d+)?)|nan"
 NUMBER = re.compile(rf"(?:the same value(?=,)|off by(?= )(?!.*other inputs))(,? (?:{_DIGITS}),?)")
 SAME = 1 / 16
-#: What a place is called that is said as a number of elements alone.
-COUNTED = "counted"
+#: What a place is called that is said as a number of elements alone; and all of an output.
+COUNTED, ALL = "counted", "everywhere"
 #: Patterns that few elements may have by chance; and how many have to agree on one of the others.
 BY_CHANCE = ("copied input", "swapped outputs", "permuted", "factor per row")
 VOTES = 3
@@ -57,6 +57,11 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
     if not alike:
         return _only_wrong(own)
     return _with_agreed_number(_with_agreed_name(_at_agreed_place(alike), alike), alike)
+
+
+def says_the_same(own: Diagnosis, other: Diagnosis) -> bool:
+    """Whether two diagnoses have the same pattern, at the same sort of place."""
+    return bool(_like(own, [other])) and _place_of(own) == _place_of(other)
 
 
 def _like(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> list[Diagnosis]:
@@ -87,7 +92,7 @@ def _place_of(diagnosis: Diagnosis) -> str:
     """Where a sentence says that an output is wrong: all that only say how much are alike."""
     sentence = diagnosis.sentence
     if EVERYWHERE.search(sentence) or _share(diagnosis) >= NEARLY:
-        return "everywhere"
+        return ALL
     if COUNT.search(sentence):
         return COUNTED
     return "expected" if EXPECTED.search(sentence) else diagnosis.place
@@ -96,6 +101,8 @@ def _place_of(diagnosis: Diagnosis) -> str:
 def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
     """The first of some that say the same whose place half of them name, or that names none."""
     places = Counter(map(_place_of, alike))
+    if len(places) > 1:
+        del places[ALL]  # what is so for one row alone
     usual = max(places, key=lambda place: (places[place], place == COUNTED))
     if 2 * places[_place_of(alike[0])] >= len(alike):
         usual = _place_of(alike[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -25,6 +25,7 @@ from pytest_fib.diagnosis import (
     VAGUE_PATTERNS,
     Conditions,
     agreed,
+    says_the_same,
     with_guessed_tiles,
     without_guess,
     without_rounding,
@@ -38,8 +39,9 @@ DIAGNOSIS_BYTES = 4 << 20
 TINY = 16
 #: Values of other seeds with which a larger workload must be right to be named.
 OTHER_SEEDS = 5
-#: How many workloads that fail are asked whether they show the same, and how many seeds are tried.
-ENOUGH, SEEDS_ASKED = 4, 6
+#: How many workloads that fail are asked whether they show the same, and how many if the first few
+#: do; and how many seeds are tried.
+ENOUGH, FIRST, SEEDS_ASKED = 4, 2, 6
 #: The relative error of an element from which one isn't like those of rounding.
 LARGE_ERROR = 0.25
 #: Patterns of all elements or rows, which larger workloads would show too.
@@ -175,7 +177,7 @@ class _Tried:
             or not _is_of_elements(self.outcome)
         ):
             return diagnosis
-        others = self._others(diagnosis.shown_by or self.workload, max_bytes)
+        others = self._others(diagnosis, max_bytes)
         if others is None:
             return diagnosis
         found = agreed(diagnosis, others)
@@ -185,33 +187,30 @@ class _Tried:
         found = _as_shown_by(*shown_by)
         return _of_larger_alone(found) if found.pattern in VAGUE_PATTERNS else found
 
-    def _others(self, shown: Workload, max_bytes: int) -> list[Diagnosis] | None:
-        """The diagnoses of some of such workloads that fail, of the larger ones if any does.
+    def _others(self, own: Diagnosis, max_bytes: int) -> list[Diagnosis] | None:
+        """Those of some workloads that fail: twice as large as what shows it, or else as large.
 
         None where nobody knows: there was no time, or all that fail do so as a whole alone, which
         says nothing of elements.
         """
+        shown = own.shown_by or self.workload
         twice = doubled(self.definition, shown, max_bytes)
         is_larger = twice != shown and all(n >= shown.axes[axis] for axis, n in twice.axes.items())
-        outcomes: list[tuple[Workload, Evaluation | None]] = []
         for workload in (twice, shown) if is_larger else (shown,):
-            outcomes += self._of_other_seeds(workload)
-            if failed := [(w, x) for w, x in outcomes if x and _diagnosis_of(x)]:
-                break
-        if not failed:
-            return None if any(outcome is None for _, outcome in outcomes) else []
-        of_elements = [(w, x.diagnosis) for w, x in failed if _is_of_elements(x)]
-        return [_bare(x, other) for other, x in of_elements if x] or None
-
-    def _of_other_seeds(self, workload: Workload) -> list[tuple[Workload, Evaluation | None]]:
-        """The outcomes of other seeds, until enough are wrong."""
-        outcomes: list[tuple[Workload, Evaluation | None]] = []
-        for by in range(1, SEEDS_ASKED + 1):
-            other = self._of_seed(workload, by)
-            outcomes.append((other, self.evaluate(other)))
-            if sum(_diagnosis_of(outcome) is not None for _, outcome in outcomes) == ENOUGH:
-                break
-        return outcomes
+            failed, found, is_known = 0, list[Diagnosis](), True
+            for by in range(1, SEEDS_ASKED + 1):
+                other = self._of_seed(workload, by)
+                outcome = self.evaluate(other)
+                is_known &= outcome is not None
+                if outcome is None or (diagnosis := _diagnosis_of(outcome)) is None:
+                    continue
+                failed += 1
+                found += [_bare(diagnosis, other)] if _is_of_elements(outcome) else []
+                if failed == ENOUGH or _are_agreed(own, found):
+                    break
+            if failed:
+                return found or None
+        return [] if is_known else None
 
     def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
@@ -277,6 +276,11 @@ class _Tried:
         """Whether a workload passes with values of another seed; None where that isn't known."""
         outcome = self.evaluate(self._of_seed(workload, by))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
+
+
+def _are_agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> bool:
+    """Whether the first few say the same."""
+    return len(others) >= FIRST and all(says_the_same(own, each) for each in others)
 
 
 def _bare(diagnosis: Diagnosis, shown: Workload) -> Diagnosis:

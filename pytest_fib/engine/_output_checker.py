@@ -251,8 +251,8 @@ def _all_passed(compared: Sequence[OutputComparison]) -> bool:
 def _all_near(compared: Sequence[OutputComparison]) -> bool:
     """Whether what is wrong is so by no more than luck may make bounds too narrow.
 
-    Or hardly any of many elements are wrong, or few of an output that is rounded: each may be decided
-    by numbers that nearly tie.
+    Or hardly any of many elements are wrong, or few of an output that is rounded: numbers that
+    nearly tie may decide each.
     """
     wrong = [each for each in compared if not each.passed]
     return all(

@@ -36,7 +36,7 @@ OFF = said("off by +1 at 20 of 90 elements", "one offset")
         (said("every element is 0.5 x expected", "one factor"),
          [said("every element is 0.25 x expected", "one factor")]),
         (ZEROS, [said("zeros everywhere", "zeros", "z"), said("zeros at n 1", "zeros", "z")]),
-        (EVERYWHERE, [EVERYWHERE, EVERYWHERE, MANY]),
+        (EVERYWHERE, [EVERYWHERE, EVERYWHERE, said("wrong at 850 of 900 elements", "scattered")]),
         (MANY, [MANY, said("wrong at 300 of 900 elements", "scattered")]),
         (said("wrong at the last of 9 along n", "last tile", place="last tile"),
          [said("wrong at the last of 19 along n", "last tile", place="last tile"), MANY]),
@@ -50,7 +50,7 @@ def test_what_half_of_the_others_say_is_said(own, others):
     ("own", "others", "sentence"),
     [
         # Of a single row.
-        (EVERYWHERE, [MANY, MANY, MANY, EVERYWHERE], f"y: {MOST}"),
+        (EVERYWHERE, [MANY, EVERYWHERE, EVERYWHERE], f"y: {MOST}"),
         (FEW, [MANY, MANY], f"y: {MOST}"),  # of values that hardly show it
         (ZEROS, [MANY, MANY, MANY], f"y: {MOST}"),
         (ZEROS, [said("wrong at 8 of 9 elements", "scattered", "z")], "y: wrong"),

@@ -789,7 +789,7 @@ def test_a_larger_workload_that_is_right_is_named():
 @pytest.mark.parametrize("calls", [1, 2])
 def test_a_diagnosis_stays_as_it_is_where_there_is_no_time_to_ask_others(calls):
     def rest_is_zero(x):
-        y = x.sin()
+        y = x * 3
         y[-1] = 0
         return y
 
