@@ -188,15 +188,17 @@ class _Tried:
         return _of_larger_alone(found) if found.pattern in VAGUE_PATTERNS else found
 
     def _others(self, own: Diagnosis, max_bytes: int) -> list[Diagnosis] | None:
-        """Those of some workloads that fail: twice as large as what shows it, or else as large.
+        """Those of some workloads that fail: twice as large as the smallest, or else as large.
 
-        None where nobody knows: there was no time, or all that fail do so as a whole alone, which
-        says nothing of elements.
+        Of a larger one only of the same sizes, and fewer, since these take longer. None where
+        nobody knows: there was no time, or all that fail do so as a whole alone, which says nothing
+        of elements.
         """
         shown = own.shown_by or self.workload
         twice = doubled(self.definition, shown, max_bytes)
         is_larger = twice != shown and all(n >= shown.axes[axis] for axis, n in twice.axes.items())
-        for workload in (twice, shown) if is_larger else (shown,):
+        enough = ENOUGH if own.shown_by is None else FIRST
+        for workload in (twice, shown) if is_larger and own.shown_by is None else (shown,):
             failed, found, is_known = 0, list[Diagnosis](), True
             for by in range(1, SEEDS_ASKED + 1):
                 other = self._of_seed(workload, by)
@@ -206,7 +208,7 @@ class _Tried:
                     continue
                 failed += 1
                 found += [_bare(diagnosis, other)] if _is_of_elements(outcome) else []
-                if failed == ENOUGH or _are_agreed(own, found):
+                if failed == enough or _are_agreed(own, found):
                     break
             if failed:
                 return found or None
