@@ -754,10 +754,11 @@ def _tied(subject: Subject) -> InputRule | None:
     compared = "==" if is_divisor else "(==|<=?|>=?)"
     texts = constraints_on(subject.name, subject.definition)
     sums = (text for text in texts if re.fullmatch(rf"[\w\s+*-]+{compared}[\w\s+*-]+", text))
-    axes = subject.definition.axes.keys()
-    if not any({*re.findall(r"\w+", text)} & axes for text in sums):
+    named = {word for text in sums for word in re.findall(r"\w+", text)}
+    if not named & subject.definition.axes.keys():
         return None
-    stated = [listed_domain(subject.definition, axis) for axis in subject.definition.var_axes]
+    axes = named & {*subject.definition.var_axes}
+    stated = [listed_domain(subject.definition, axis) for axis in axes]
     most = max([TIED, *(domain.high for domain in stated if domain.high < OPEN_MAXIMUM)])
     subject.doubts.append(f"up to {most}")
     return kinds.Integers(min=1 if is_divisor else 0, max=most)

@@ -505,7 +505,7 @@ def _as_indices(lacking: Iterable[str], planned: Plan) -> str:
     definition = planned.definition
     for name in lacking:
         spec = definition.inputs[name]
-        others = [axis for axis in definition.axes if axis not in (spec.shape or ())]
+        others = [axis for axis in definition.var_axes if axis not in (spec.shape or ())]
         is_whole = spec.dtype in DTYPE_CLASSES["integer"]
         is_index = is_whole and spec.dtype.itemsize_bits > BITS_OF_BYTES
         if spec.shape and others and is_index and name not in planned.uses.calculated:
