@@ -497,6 +497,11 @@ class Indices(_MaybeNothing, dtypes="integer", dims="1+"):
     unique: Distinct = True
     pad: Annotated[OptionalNumber, Held()] = None
 
+    @property
+    def are_independent(self) -> bool:
+        """Whether each is any number below `below`, whatever the others of its row are."""
+        return not self.unique and self.pad is None and self.sentinels is None
+
     def implies(self, name: str, shapes: Shapes, rules: Mapping[str, "InputRule"]) -> Iterator[str]:
         distinct = self.unique == "everywhere" or (self.unique and self.pad is None)
         alike = shapes[name] if self.unique == "everywhere" else shapes[name][-1:]

@@ -1,11 +1,11 @@
 """What a wrong output looks like, and where."""
 
 from pytest_fib.diagnosis._agreement import (
-    COUNT as COUNT,
     EXPECTED as EXPECTED,
     NAMED as NAMED,
     agreed as agreed,
     says_the_same as says_the_same,
+    wrong_share as wrong_share,
 )
 from pytest_fib.diagnosis._detectors import without_rounding as without_rounding
 from pytest_fib.diagnosis._diagnose import (

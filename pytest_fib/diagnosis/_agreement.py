@@ -91,7 +91,7 @@ def _most(output: str, others: Sequence[Diagnosis]) -> list[Diagnosis]:
 def _place_of(diagnosis: Diagnosis) -> str:
     """Where a sentence says that an output is wrong: all that only say how much are alike."""
     sentence = diagnosis.sentence
-    if EVERYWHERE.search(sentence) or _share(diagnosis) >= NEARLY:
+    if EVERYWHERE.search(sentence) or wrong_share(diagnosis) >= NEARLY:
         return ALL
     if COUNT.search(sentence):
         return COUNTED
@@ -127,12 +127,12 @@ def _says_where(diagnosis: Diagnosis) -> bool:
 
 def _usual_count(alike: Sequence[Diagnosis]) -> Diagnosis:
     """The first, unless it has far more or far fewer wrong elements than the one in the middle."""
-    middle = sorted(alike, key=_share)[len(alike) // 2]
-    first, usual = _share(alike[0]), _share(middle)
+    middle = sorted(alike, key=wrong_share)[len(alike) // 2]
+    first, usual = wrong_share(alike[0]), wrong_share(middle)
     return alike[0] if first <= FAR * usual and usual <= FAR * first else middle
 
 
-def _share(diagnosis: Diagnosis) -> float:
+def wrong_share(diagnosis: Diagnosis) -> float:
     """The share of wrong elements that a sentence names; 0 if it names none."""
     counted = COUNT.search(diagnosis.sentence)
     return int(counted[1]) / int(counted[2]) if counted and counted[1] else 0.0

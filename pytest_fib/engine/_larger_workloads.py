@@ -19,7 +19,6 @@ from pytest_fib.data import (
     Workload,
 )
 from pytest_fib.diagnosis import (
-    COUNT,
     EXPECTED,
     NAMED,
     VAGUE_PATTERNS,
@@ -29,6 +28,7 @@ from pytest_fib.diagnosis import (
     with_guessed_tiles,
     without_guess,
     without_rounding,
+    wrong_share,
 )
 from pytest_fib.verdict import PRECISION, detail_lines, qualified
 from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
@@ -49,10 +49,6 @@ OF_ALL = (
     "misread input", "one factor", "one offset", "zeros", "constant", "negated", "transposed",
     "shifted", "permuted", "copied input", "swapped outputs", "factor per row",
 )  # fmt: skip
-#: Patterns that a single row may have by chance, while each of several has a number of its own; and
-#: all that a few elements may have.
-OF_ROWS = ("one factor", "one offset", "factor per row")
-OF_FEW = ("copied input", "swapped outputs", "permuted", *OF_ROWS)
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
 #: A factor that all elements of a workload have in common, in a sentence; and the circumstances
@@ -84,7 +80,7 @@ def diagnose_failure(
     """
     if not has_pattern(outcome):
         return outcome
-    tried = _Tried(definition, workload, outcome, evaluate)
+    tried = _Tried(definition, workload, outcome, _remembering(evaluate))
     own = None
     for shown in (*_larger(definition, workload, max_bytes), workload):
         diagnosis = tried.explained(shown)
@@ -102,6 +98,22 @@ def diagnose_failure(
     if found is not None:
         found = tried.unless_right(tried.agreed(found, max_bytes))
     return _with_diagnosis(outcome, found)
+
+
+def _remembering(
+    evaluate: Callable[[Workload], Evaluation | None],
+) -> Callable[[Workload], Evaluation | None]:
+    """The same, but a workload that is asked about again isn't evaluated again."""
+    known: dict[str, Evaluation] = {}
+
+    def remembered(workload: Workload) -> Evaluation | None:
+        key = repr(workload)  # a recorded one's uuid may be anything
+        outcome = known.get(key) or evaluate(workload)
+        if outcome is not None:
+            known[key] = outcome
+        return outcome
+
+    return remembered
 
 
 @dataclass
@@ -157,8 +169,6 @@ class _Tried:
         """The diagnosis, without what isn't so at twice the sizes."""
         if diagnosis.pattern == "follows an input":
             return self._with_conditions_that_hold(diagnosis, max_bytes)
-        if diagnosis.pattern in OF_FEW and diagnosis.shown_by is None:
-            return self._unless_of_few(diagnosis, max_bytes)
         return diagnosis
 
     def agreed(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
@@ -183,8 +193,8 @@ class _Tried:
         found = agreed(diagnosis, others)
         if found.shown_by is None or found.shown_by == diagnosis.shown_by:
             return found
-        shown_by = self.definition, found.shown_by, found, self.workload, self.outcome
-        found = _as_shown_by(*shown_by)
+        shown = found.shown_by
+        found = _as_shown_by(self.definition, shown, found, self.workload, self.outcome)
         return _of_larger_alone(found) if found.pattern in VAGUE_PATTERNS else found
 
     def _others(self, own: Diagnosis, max_bytes: int) -> list[Diagnosis] | None:
@@ -213,12 +223,6 @@ class _Tried:
             if failed:
                 return found or None
         return [] if is_known else None
-
-    def _unless_of_few(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
-        """The diagnosis, or that of twice the sizes if what is wrong there has no pattern."""
-        again = self.of_twice(max_bytes)
-        refutes = COUNTED if diagnosis.pattern in OF_ROWS else VAGUE_PATTERNS
-        return _of_larger_alone(again) if again and again.pattern in refutes else diagnosis
 
     def of_twice(self, max_bytes: int) -> Diagnosis | None:
         """The diagnosis of twice the sizes, of the first of several seeds that anything fails with.
@@ -297,9 +301,8 @@ def _values_of(workload: Workload) -> dict[str, str]:
 
 def _is_mostly_wrong(diagnosis: Diagnosis) -> bool:
     """Whether a vague diagnosis says that all elements are wrong, or many."""
-    counted = COUNT.search(diagnosis.sentence)
-    many = counted is not None and int(counted[1] or 0) >= MANY * int(counted[2] or 1)
-    return diagnosis.vague and (diagnosis.pattern == "everywhere" or many)
+    is_everywhere = diagnosis.pattern == "everywhere"
+    return diagnosis.vague and (is_everywhere or wrong_share(diagnosis) >= MANY)
 
 
 def _is_place(diagnosis: Diagnosis) -> bool:

@@ -356,8 +356,7 @@ def _unique_rows(rule: kinds.Indices, described: Described) -> dict[str, Any]:
 def _from_least(rule: kinds.Indices, described: Described) -> InputRule:
     """Indices from the least on that is said, if that isn't 0 and they may be equal."""
     least, most = described.said.least, described.said.most
-    is_free = not rule.unique and rule.pad is None and rule.sentinels is None
-    if not isinstance(least, int) or least <= 0 or not is_free:
+    if not isinstance(least, int) or least <= 0 or not rule.are_independent:
         return rule
     last = more(rule.below, -1)
     last = last if most is None else _both("min", last, most, described.sizes)

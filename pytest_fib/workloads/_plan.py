@@ -495,13 +495,13 @@ def why_not_generated(definition: Definition, workload: Workload | None = None) 
     rules = ", ".join(f"{name}: {_pasted(name, planned)}" for name in lacking)
     means = "means" if len(lacking) == 1 else "mean"
     return (
-        f"nothing says what {what} {means}{_as_indices(lacking, planned)}; add that to the "
+        f"nothing says what {what} {means}{_index_example(lacking, planned)}; add that to the "
         f"definition, for example workloads: {{inputs: {{{rules}}}}}"
     )
 
 
-def _as_indices(lacking: Iterable[str], planned: Plan) -> str:
-    """How to write that the first of these tensors that may do so indexes an axis."""
+def _index_example(lacking: Iterable[str], planned: Plan) -> str:
+    """A rule for the first of these tensors that may hold indices; "" if none may."""
     definition = planned.definition
     for name in lacking:
         spec = definition.inputs[name]

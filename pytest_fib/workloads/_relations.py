@@ -30,9 +30,7 @@ MOST_WHOLE = 2**53
 
 def _is_free(rule: InputRule) -> bool:
     """Whether elements are made one by one: of indices, those that may be equal."""
-    if isinstance(rule, kinds.Indices):
-        return not rule.unique and rule.pad is None and rule.sentinels is None
-    return isinstance(rule, FREE)
+    return rule.are_independent if isinstance(rule, kinds.Indices) else isinstance(rule, FREE)
 
 
 def relate(planned: Plan, inputs: InputTensors, values: Mapping[str, Any], made: set[str]) -> None:

@@ -7,6 +7,7 @@ from pytest_fib.data import VALUE_PATTERNS, Definition
 from pytest_fib.search import search
 from pytest_fib.workloads import USUAL_BYTES, make_workload, workload_bytes
 from tests.definitions.harness import filled
+from tests.workloads.signatures import signature
 
 
 @pytest.fixture
@@ -181,17 +182,10 @@ def test_each_search_has_a_size_that_the_reference_divides_without_remainder(
     look, divided, rest, by
 ):
     """As of chunks after a few tokens that are in none."""
-    definition = Definition.model_validate(
-        {
-            "name": "op",
-            "op_type": "op",
-            "axes": {"n": "var"},
-            "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
-            "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
-            "reference": f"def run(x):\n    n = x.shape[0]\n    return x * ({divided})\n",
-            "workloads": {"axes": {"n": {"min": 1, "max": 700}}},
-        }
-    )
+    data = signature("op", "n", "x[n]:f32", "y[n]:f32")
+    data["reference"] = f"def run(x):\n    n = x.shape[0]\n    return x * ({divided})\n"
+    data["workloads"] = {"axes": {"n": {"min": 1, "max": 700}}}
+    definition = Definition.model_validate(data)
     for seed in range(4):
         sizes = {workload.axes["n"] for workload in look(definition, seed=seed)[1]}
         assert any((n - rest) % by == 0 and n >= 2 * by for n in sizes)

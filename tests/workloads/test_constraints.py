@@ -601,21 +601,10 @@ def test_related_integers_are_exact_however_large():
 
 def test_indices_that_may_be_equal_are_as_constraints_relate_them():
     """As of the ends of edges that go forwards."""
-    definition = Definition.model_validate(
-        {
-            "name": "op",
-            "op_type": "op",
-            "axes": {"n": "var", "m": "var"},
-            "inputs": {
-                "x": {"shape": ["n"], "dtype": "float32"},
-                "source": {"shape": ["m"], "dtype": "int32"},
-                "target": {"shape": ["m"], "dtype": "int32"},
-            },
-            "outputs": {"y": {"shape": ["m"], "dtype": "float32"}},
-            "constraints": ["n >= 2", "(source < target).all()"],
-            "reference": "def run(x, source, target):\n    return x[source] - x[target]\n",
-        }
-    )
+    inputs = "x[n]:f32 source[m]:i32 target[m]:i32"
+    data = signature("op", "n m", inputs, "y[m]:f32", "n >= 2", "(source < target).all()")
+    data["reference"] = "def run(x, source, target):\n    return x[source] - x[target]\n"
+    definition = Definition.model_validate(data)
     for seed in range(24):
         made = filled(definition, make_workload(definition, {"n": 2 + seed % 5, "m": 9}, seed))
         assert bool((made["source"] < made["target"]).all())
