@@ -56,8 +56,9 @@ ELSEWHERE = ("copied input", "swapped outputs", "transposed")
 SHIFTED = 0.7
 #: How many slices of a dimension are searched for at other places, and elements that identify one.
 SLICES, LEAST_MARKS, MARKS, MOST_SLICES = 64, 4, 24, 8192
-#: The most slices that may equal a wrong one, on average, if it is to be a mix-up.
-MOST_ALIKE = 1.5
+#: The most slices that may equal a wrong one, on average, if it is to be a mix-up; and the most
+#: that may equal any of them.
+MOST_ALIKE, MOST_LIKE = 1.5, 512
 #: What is rounded again and again, or averaged, has other errors than its dtype's: none is named.
 ROUNDING = (
     "like those of rounding (bfloat16's are up to 0.4 %, float16's 0.05 %) or of cancellation"
@@ -337,9 +338,13 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
     if share(same.any(1)) < NEARLY_ALL or not vary(got[wrong]):
         return None
     wrong, same = wrong[same.any(1)], same[same.any(1)]
-    if float(same.sum(1).double().mean()) > MOST_ALIKE:
+    like = same.any(0).nonzero()[:, 0]
+    if len(like) > MOST_LIKE or _kinds(same[:, like], expected[like]) > MOST_ALIKE:
         return None  # values of many slices belong to none
-    sources = same.int().argmax(1).tolist()
+    # Of slices that are equal, the one that is as far away as most are.
+    by = (like - wrong[:, None]) % size
+    usual = torch.bincount(by[same[:, like]], minlength=size)
+    sources = like[torch.where(same[:, like], usual[by], -1).argmax(1)].tolist()
     if len(set(sources)) == 1 < len(sources):
         # One for all is that at an end of the dimension, or of those that are wrong. A few small
         # integers are alike by chance.
@@ -350,6 +355,16 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
     elif len(set(sources)) < NEARLY_ALL * len(sources):
         return None  # neither one for all nor one for each: they are just similar
     return list(zip(wrong.tolist(), sources, strict=True))
+
+
+def _kinds(same: torch.Tensor, slices: torch.Tensor) -> float:
+    """How many slices a wrong one is the same as, on average; equal ones count once."""
+    alike = torch.cdist(slices, slices, p=inf) <= 1
+    first = alike.int().argmax(1)
+    if not torch.equal(alike, first[:, None] == first):
+        return float(same.sum(1).double().mean())  # each is only like the next
+    is_first = first == torch.arange(len(first), device=first.device)
+    return float(same[:, is_first].sum(1).double().mean())
 
 
 # ---- which elements are wrong, whatever their values ----

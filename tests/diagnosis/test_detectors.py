@@ -604,6 +604,15 @@ def test_two_slices_that_changed_places_are_no_shift():
     assert "0 holds that of 1, 1 holds that of 0" in found.sentence
 
 
+def test_slices_that_are_equal_in_groups_changed_places():
+    """Heads that share keys and values have equal outputs where there is a single key."""
+    expected = normal((60, 4, 16)).repeat_interleave(4, 1)
+    heads = (("tokens", "heads", "dim"), (60, 16, 16), torch.float32)
+    found = explained(heads, lambda x: x.roll(4, 1), expected)
+    assert found.pattern == "permuted"
+    assert "0 holds that of 12, 1 holds that of 13" in found.sentence
+
+
 def test_of_slices_that_changed_places_in_part_it_is_said_how_much():
     def some(x):
         return torch.where(torch.arange(60)[:, None] % 2 == 0, x[:, [1, 0, *range(2, 8)]], x)
