@@ -262,7 +262,7 @@ def _both_ends(rule: kinds.Integers, described: Described) -> tuple[Bound, Bound
 
 def _both(which: str, bound: Bound, said: Bound, sizes: Mapping[str, int]) -> Bound:
     """The bound that is said, within another that is an expression of axes."""
-    if isinstance(said, str) and said.endswith(f", {bound})"):
+    if isinstance(said, str) and (said.endswith(f", {bound})") or said.startswith(f"min({bound},")):
         return said  # what the dtype holds is in it
     one, other = (_known(x, sizes) for x in (bound, said))
     if one == other:

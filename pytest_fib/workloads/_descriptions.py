@@ -608,6 +608,8 @@ def more(bound: Bound, by: int) -> Bound:
     """A bound and so much more, or less: ``vocab`` of ``vocab - 1`` and 1."""
     if not isinstance(bound, str):
         return bound + by
+    if least := re.fullmatch(r"min\(([^(),]+), (\d+)\)", bound):
+        return f"min({more(least[1], by)}, {int(least[2]) + by})"
     if known := re.fullmatch(r"(.*?) ?([-+]) ?(\d+)", bound):
         bound, by = known[1], by + int(known[2] + known[3])
     return f"{bound} {'+' if by > 0 else '-'} {abs(by)}" if by else bound

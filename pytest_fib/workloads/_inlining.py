@@ -74,8 +74,12 @@ class _Inliner(ast.NodeTransformer):
         if bound is None or self.calls >= MOST_CALLS:
             return node
         self.calls += 1
-        body = _renamed(self.functions[name], f"{name}_{self.calls}_")
-        self.before += [_assigned(f"{name}_{self.calls}_{n}", value) for n, value in bound.items()]
+        body, names = _renamed(self.functions[name], f"{name}_{self.calls}_", bound)
+        self.before += [
+            _assigned(names[n], value)
+            for n, value in bound.items()
+            if not (isinstance(value, ast.Name) and value.id == names[n])
+        ]
         self.before += self.block(body[:-1])
         returned = body[-1].value if isinstance(body[-1], ast.Return) else None
         return self.visit(returned or ast.Constant(value=None))
@@ -100,12 +104,21 @@ def _assigned(name: str, value: ast.expr) -> ast.stmt:
     return ast.fix_missing_locations(ast.copy_location(assigned, value))
 
 
-def _renamed(function: ast.FunctionDef, prefix: str) -> list[ast.stmt]:
-    """The function's statements, with its own variables under other names."""
+def _renamed(
+    function: ast.FunctionDef, prefix: str, bound: Mapping[str, ast.expr]
+) -> tuple[list[ast.stmt], dict[str, str]]:
+    """The function's statements, with its own variables under other names; and these names.
+
+    An argument that it doesn't change goes by the name of the variable that it is.
+    """
     copy = deepcopy(function)
-    names = {each.arg for each in ast.walk(copy.args) if isinstance(each, ast.arg)}
     mentions = [each for each in ast.walk(copy) if isinstance(each, ast.Name)]
-    names |= {each.id for each in mentions if isinstance(each.ctx, ast.Store)}
+    stored = {each.id for each in mentions if isinstance(each.ctx, ast.Store)}
+    arguments = {each.arg for each in ast.walk(copy.args) if isinstance(each, ast.arg)}
+    names = {name: prefix + name for name in stored | arguments}
+    for name in arguments - stored:
+        if isinstance(value := bound.get(name), ast.Name):
+            names[name] = value.id
     for each in mentions:
-        each.id = prefix + each.id if each.id in names else each.id
-    return copy.body
+        each.id = names.get(each.id, each.id)
+    return copy.body, names

@@ -80,10 +80,14 @@ class Expressions:
         inputs: Mapping[str, TensorSpec],
         outputs: Mapping[str, TensorSpec],
         arguments: list[str],
+        sizes: Mapping[str | int, str | int],
     ) -> None:
         self._inputs, self._outputs = inputs, outputs
         self._variables = {
-            argument: Variable(source=Source(name, tuple(inputs[name].shape or ())))
+            argument: Variable(
+                source=Source(name, tuple(inputs[name].shape or ())),
+                size=size if isinstance(size := sizes.get(name), str) else None,
+            )
             for argument, name in zip(arguments, inputs, strict=False)
         }
         #: Variables that are single numbers, and those that loops give one by one.
@@ -408,6 +412,34 @@ class Expressions:
                 if shape and isinstance(at, int) and -len(shape) <= at < len(shape):
                     return shape[at]
         return None
+
+    def factors(self, node: ast.expr) -> list[str | int]:
+        """The sizes of which an expression is the product, in order; none if it is no such."""
+        if (size := self.size(node)) is not None:
+            return [size]
+        match self.calculation(node) or node:
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                one, other = self.factors(left), self.factors(right)
+                return one + other if one and other else []
+        return []
+
+    def factors_along(self, tensor: ast.expr, dim: int) -> list[str | int]:
+        """The same of a dimension of a tensor that is made here, or that is made flat."""
+        tensor = self.value_of(tensor) or tensor
+        shape = _made_of(tensor)
+        if -len(shape) <= dim < len(shape):
+            return self.factors(shape[dim])
+        match tensor:
+            case ast.Call(func=ast.Attribute(value=whole, attr="view" | "reshape"), args=[end]) if (
+                constant(end) == -1
+            ):
+                axes = self._joined(self._axes(whole), ()) or ()
+            case _:
+                axes = self._axes(tensor) or ()
+        known = axes[dim] if -len(axes) <= dim < len(axes) else OTHER
+        if known in (ONE, OTHER):
+            return []
+        return [int(size) if size.isdecimal() else size for size in known.split(" * ")]
 
     def size_of_made(self, tensor: ast.expr, dim: int) -> tuple[str, int | None] | None:
         """What a tensor made here is as long as, and how many numbers it has besides.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from math import inf, isnan, nan
+from math import inf, isnan, nan, prod
 from operator import ne
 from typing import TYPE_CHECKING, Any
 
@@ -284,7 +284,7 @@ class ReferenceUses:
     def of(cls, definition: Definition) -> ReferenceUses:
         """As far as the source can be read."""
         inputs, outputs = tuple(definition.inputs.items()), tuple(definition.outputs.items())
-        return _read(definition.reference, inputs, outputs)
+        return _read(definition.reference, inputs, outputs, tuple(_sizes_in(definition)))
 
     @property
     def mends_nothing(self) -> bool:
@@ -308,8 +308,20 @@ class ReferenceUses:
 _Specs = tuple[tuple[str, "TensorSpec"], ...]
 
 
+def _sizes_in(definition: Definition) -> Iterator[tuple[str, str | int]]:
+    """Scalars that constraints make equal to the size of an axis, and that; and sizes of axes."""
+    yield from definition.const_axes.items()
+    for text in definition.constraints:
+        names = re.fullmatch(r"\s*(\w+)\s*==\s*(\w+)\s*", text)
+        for scalar, axis in (names.groups(), names.groups()[::-1]) if names else ():
+            if scalar in definition.inputs and axis in definition.axes:
+                yield scalar, axis
+
+
 @lru_cache(maxsize=64)  # each input asks
-def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
+def _read(
+    reference: str, inputs: _Specs, outputs: _Specs, sizes: tuple[tuple[str, str | int], ...]
+) -> ReferenceUses:
     uses = ReferenceUses()
     try:
         module = ast.parse(reference)
@@ -320,7 +332,7 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
     if run := inlined_run(with_constants(module)):
         run = folded(run)
         arguments = [each.arg for each in run.args.args]
-        reader = _Reader(dict(inputs), dict(outputs), uses, arguments)
+        reader = _Reader(dict(inputs), dict(outputs), uses, arguments, dict(sizes))
         reader.visit(run)
         uses.picks |= reader.picks_of_several()
         reader.note_beyond()
@@ -335,6 +347,11 @@ def _read(reference: str, inputs: _Specs, outputs: _Specs) -> ReferenceUses:
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
         uses.scalars = uses_of_scalars(run, dict(inputs))
     return uses
+
+
+def _product(sizes: Sequence[str | int]) -> str | int:
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return prod(numbers) if len(numbers) == len(sizes) else " * ".join(map(str, sizes))
 
 
 def _terms(node: ast.expr, sign: int) -> Iterator[tuple[int, ast.expr]]:
@@ -398,9 +415,11 @@ class _Reader(ast.NodeVisitor):
         outputs: Mapping[str, TensorSpec],
         uses: ReferenceUses,
         arguments: list[str],
+        sizes: Mapping[str | int, str | int],
     ) -> None:
         self._inputs, self._outputs, self._uses = inputs, outputs, uses
-        self._expressions = Expressions(inputs, outputs, arguments)
+        self._sizes = sizes
+        self._expressions = Expressions(inputs, outputs, arguments, sizes)
         self._parents: dict[ast.AST, ast.AST] = {}
         #: The branches around, of those that scalars decide: which of the two; and those around
         #: everything that is calculated of each floating tensor.
@@ -1082,6 +1101,8 @@ class _Reader(ast.NodeVisitor):
         index = self._expressions.integer(arguments[0]) if arguments else None
         if index and given and (below := self._expressions.size(given[0])):
             self._uses.picks.setdefault(index, below)
+        elif given and arguments and (sizes := self._expressions.factors(given[0])):
+            self._picks_joined(arguments[0], sizes)
 
     def _ignored(self, classes: ast.expr, keywords: list[ast.keyword]) -> None:
         """Note the class that a loss leaves out."""
@@ -1132,6 +1153,7 @@ class _Reader(ast.NodeVisitor):
         if name is None:
             self._picks_in_range(tensor, dim, index)
             self._picks_behind(tensor, dim, index)
+            self._picks_joined(index, self._expressions.factors_along(tensor, dim))
             return
         made = self._expressions.size_of_made(tensor, dim)
         axis, more = made or (self._expressions.axis(tensor, dim, name, is_put=is_put), None)
@@ -1147,6 +1169,34 @@ class _Reader(ast.NodeVisitor):
             self.whole.setdefault(name, axis)
         if is_known and self._expressions.is_as_given(index):
             self.along.setdefault(name, {})[axis] = None
+
+    def _picks_joined(self, index: ast.expr, sizes: Sequence[str | int]) -> None:
+        """Note each index of those that are joined to one, as in ``row * columns + column``.
+
+        That one is below the product of ``sizes``.
+        """
+        if name := self._expressions.integer(index):
+            self._uses.picks.setdefault(name, _product(sizes))
+            return
+        whole = self._moved_from(index)
+        sides = [(whole, None)]
+        if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add):
+            sides = [(whole.left, whole.right), (whole.right, whole.left)]
+        for outer, rest in sides:
+            match self._moved_from(outer):
+                case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                    for first, by in ((left, right), (right, left)):
+                        last = self._expressions.factors(by)
+                        if 0 < len(last) < len(sizes) and self._are_last(last, sizes):
+                            self._picks_joined(first, sizes[: -len(last)])
+                            if rest is not None:
+                                self._picks_joined(rest, last)
+                            return
+
+    def _are_last(self, last: Sequence[str | int], sizes: Sequence[str | int]) -> bool:
+        """Whether the last of some sizes are those, by axes or by their numbers."""
+        end = sizes[-len(last) :]
+        return [self._sizes.get(n, n) for n in last] == [self._sizes.get(n, n) for n in end]
 
     def _picks_in_range(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         """Note where a range ends whose numbers are indices: lengths, or the offsets of a part."""
