@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ._base import NON_FINITE, Raw, Record, Size, Text, is_none, part
+from ._text import shortened
 from ._workload import Workload
 
 
@@ -83,14 +84,16 @@ class Diagnosis(Record):
     none to look at, as after an exception; ``not evaluated`` is what the machine kept from being
     tried, ``out of memory`` what found none left. `place` names where they are ("last tile").
     `sentence` is one line for people, `details` more lines below it. It is about `output`, of
-    which `element` is the worst one; `vague` says that the sentence needs it. `tiles` has the axes
-    at whose end the sentence guesses a rest after tiles, and their size. `shown_by` is the workload
-    that shows the pattern, where it isn't that of the evaluation: most often a larger one.
+    which `element` is the worst one; `vague` says that the sentence needs it. `also` are the other
+    outputs that are wrong. `tiles` has the axes at whose end the sentence guesses a rest after
+    tiles, and their size. `shown_by` is the workload that shows the pattern, where it isn't that of
+    the evaluation: most often a larger one.
     """
 
     sentence: str
     output: Annotated[str, Field(exclude_if=_is_empty)] = ""
     element: Annotated[str, Field(exclude_if=_is_empty)] = ""
+    also: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
     vague: Annotated[bool, Field(exclude_if=_is_empty)] = False
     pattern: Annotated[str, Field(exclude_if=_is_empty)] = ""
     place: Annotated[str, Field(exclude_if=_is_empty)] = ""
@@ -102,8 +105,10 @@ class Diagnosis(Record):
 
     @property
     def headline(self) -> str:
-        """The sentence, with the worst element where it says little without."""
-        return f"{self.sentence}; {self.element}" if self.vague else self.sentence
+        """The sentence, what else is wrong, and the worst element where it says little without."""
+        verb = "is" if len(self.also) == 1 else "are"
+        also = f" ({shortened(self.also, 3)} {verb} wrong too)" if self.also else ""
+        return f"{self.sentence}{also}{f'; {self.element}' if self.vague else ''}"
 
     @property
     def text(self) -> str:

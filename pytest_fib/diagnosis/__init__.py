@@ -4,6 +4,7 @@ from pytest_fib.diagnosis._agreement import (
     EXPECTED as EXPECTED,
     NAMED as NAMED,
     agreed as agreed,
+    only_wrong as only_wrong,
     says_the_same as says_the_same,
     wrong_share as wrong_share,
 )

@@ -260,8 +260,8 @@ def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues
     others = {other.name: other.expected for other in failure.outputs if other is not output}
     for pattern, words, tensors in (
         ("stale", "holds the results of an earlier call", previous),
-        ("swapped outputs", "holds the expected values of {}", {**failure.right, **others}),
         ("copied input", "equal to the input {}", failure.context.tensors()),
+        ("swapped outputs", "holds the expected values of {}", {**failure.right, **others}),
     ):
         for name, tensor in tensors.items():
             if tensor.shape == output.got.shape:

@@ -10,7 +10,12 @@ import torch
 
 from pytest_fib.data import Diagnosis
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
-from pytest_fib.diagnosis._experiments import holds_elsewhere, holds_for_other_seeds, right_with
+from pytest_fib.diagnosis._experiments import (
+    holds_elsewhere,
+    holds_for_other_seeds,
+    only_with,
+    right_with,
+)
 from pytest_fib.diagnosis._hypotheses import InputHypothesis, hypothetical_outputs
 from pytest_fib.diagnosis._localize import (
     LAST,
@@ -38,7 +43,9 @@ from pytest_fib.verdict import (
     element_name,
     element_sentence,
     number_at,
+    qualified,
 )
+from pytest_fib.workloads import upstream_outputs
 
 #: Patterns that say little without an element.
 VAGUE_PATTERNS = ("everywhere", "one element", "scattered")
@@ -67,6 +74,8 @@ def diagnose(
     right = {each.name: each.expected for each in comparisons if each.passed}
     outputs = tuple(WrongOutput.of(each, context.definition) for each in failed)
     diagnosis = explain(Failure(outputs, context, right))
+    also = tuple(each.name for each in failed if each.name != diagnosis.output)
+    diagnosis = diagnosis.model_copy(update={"also": also})
     worst = max(failed, key=lambda each: each.rank)
     if worst.shown_by_elements:
         return diagnosis
@@ -79,12 +88,7 @@ def diagnose(
 
 def explain(failure: Failure) -> Diagnosis:
     """Diagnose these outputs; at least one of them has elements."""
-    # The most wrong output first: others may be wrong because it is, or by chance, as bools are
-    # that say something of numbers. Elements that are within their bounds show little of rows that
-    # aren't.
-    outputs = [output for output in failure.outputs if output.total]
-    wrong = {each.name: -each.count / each.total if each.marked else 0.0 for each in outputs}
-    outputs.sort(key=lambda each: (each.by_rows, not each.is_number, wrong[each.name]))
+    outputs = _in_order([output for output in failure.outputs if output.total], failure)
     diagnosis = (
         _detected(SPECIFIC, outputs, failure)
         or _misread_input(outputs, failure)
@@ -95,7 +99,28 @@ def explain(failure: Failure) -> Diagnosis:
     if diagnosis.pattern in VAGUE_PATTERNS and (conditions := str(right_with(outputs, failure))):
         sentence = f"{diagnosis.sentence}{conditions}"
         return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
+    if diagnosis.pattern not in VAGUE_PATTERNS and (circumstance := only_with(outputs, failure)):
+        return qualified(diagnosis, circumstance)
     return diagnosis
+
+
+def _in_order(outputs: list[WrongOutput], failure: Failure) -> list[WrongOutput]:
+    """Outputs from which others are computed first, then the most wrong: others may follow from it.
+
+    Or be wrong by chance, as bools that say something of numbers. Elements that are within their
+    bounds show little of rows that aren't.
+    """
+    wrong = {each.name: -each.count / each.total if each.marked else 0.0 for each in outputs}
+    left = sorted(outputs, key=lambda each: (each.by_rows, not each.is_number, wrong[each.name]))
+    definition = failure.context.definition
+    upstream = {} if definition is None else upstream_outputs(definition)
+    ordered: list[WrongOutput] = []
+    while left:
+        names = {each.name for each in left if each.marked and not each.by_rows}
+        ready = [each for each in left if not upstream.get(each.name, frozenset()) & names]
+        ordered.append(ready[0] if ready else left[0])
+        left.remove(ordered[-1])
+    return ordered
 
 
 def _detected(

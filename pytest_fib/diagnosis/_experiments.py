@@ -163,8 +163,8 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
     """The inputs that make all outputs right if they are 0, or a scalar that is 1.
 
     None for outputs that are hardly wrong: they may become right by chance. Factors of one product
-    aren't named: where either is 0, nothing is left of it, whatever is wrong in it. Nor are more
-    than a few.
+    aren't named: where either is 0, nothing is left of it, whatever is wrong in it; nor is one of
+    which the other never is 0, but would leave as much. Nor are more than a few.
     """
     context = failure.context
     are_many = all(output.total >= FEW for output in outputs)
@@ -183,14 +183,47 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             zeros[name] = _expected(outputs, compared)
         elif name not in zeros:
             others[name] = f"{name} is {number}"
-    alike_left = {
+    named = tuple(_not_of_one_product(zeros, outputs, failure))
+    return Conditions(named if len(named) <= NAMED else (), tuple(others.values())[:NAMED])
+
+
+def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
+    """The scalar that is 0 or 1, or at an end of its range, without which outputs are right.
+
+    As ``only where beta is 1``; "" where there is none.
+    """
+    context = failure.context
+    names = [output.name for output in outputs]
+    rules = {} if context.definition is None else plan(context.definition).rules
+    for name, value in context.inputs.items():
+        rule = rules.get(name)
+        if type(value) is not float or not isinstance(rule, kinds.Uniform):
+            continue
+        other = another_number(rule)
+        if math.isnan(other) or value not in (0, 1, rule.min, rule.max):
+            continue
+        compared = context.compared({name: other})
+        if compared is not None and _all_passed(compared, names):
+            return f"only where {name} is {value:g}"
+    return ""
+
+
+def _not_of_one_product(
+    zeros: Mapping[str, list[torch.Tensor]], outputs: Sequence[WrongOutput], failure: Failure
+) -> Iterator[str]:
+    """Those inputs that leave something else than any other if they are 0."""
+    left = dict(zeros)
+    for name, value in _factors(failure.context) if zeros else ():
+        compared = failure.context.compared({name: value})
+        if compared is not None and _all_passed(compared, [output.name for output in outputs]):
+            left[name] = _expected(outputs, compared)
+    alike = {
         name
-        for (one, its), (other, of_other) in combinations(zeros.items(), 2)
+        for (one, its), (other, of_other) in combinations(left.items(), 2)
         if all(map(torch.equal, its, of_other))
         for name in (one, other)
     }
-    named = tuple(name for name in zeros if name not in alike_left)
-    return Conditions(named if len(named) <= NAMED else (), tuple(others.values())[:NAMED])
+    yield from (name for name in zeros if name not in alike)
 
 
 def _right_with(
@@ -359,6 +392,15 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
                 yield name, number, type(value)(number)
 
 
+def _factors(context: CallContext) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that others may be multiplied by, which never are 0 themselves, as zeros."""
+    assert context.definition is not None
+    rules, tensors = plan(context.definition).rules, context.tensors()
+    for name in sorted(tensors, key=lambda name: tensors[name].numel())[:TRIED]:
+        if isinstance(rules[name], kinds.Scales | kinds.Integers):
+            yield name, torch.zeros_like(once(tensors[name]))
+
+
 def _is_beyond(number: int, rule: InputRule) -> bool:
     """Whether an input is never that, as factors of an optimiser's are never 1."""
     if isinstance(rule, kinds.Scales):
@@ -378,8 +420,9 @@ def _is_right(
 
     Their bounds are less than the errors were, in most of them: 1 added to what is small hides all.
     The right values must not be nearly equal, nor just an input, as after an optimiser's step with
-    rate 0. But if a term of each element's own vanishes and an input remains, that term is wrong; a
-    mask is no term, and leaves nothing to compute where all is masked.
+    rate 0, or nearly: what is added is less than a bound. But if a term of each element's own
+    vanishes and an input remains, that term is wrong; a mask is no term, and leaves nothing to
+    compute where all is masked.
     """
     expected = {each.name: each.expected for each in compared}
     for output in outputs:
@@ -393,7 +436,19 @@ def _is_right(
         written = values.to(output.got.dtype).double()  # float64's may differ by roundoffs alone
         if len(torch.unique(written)) < FEW or not bool(values.isfinite().all()):
             return False
-        given = (x for x in context.tensors().values() if x.shape == output.got.shape)
-        if not is_term and any(share(take(x, at) == values) >= NEARLY_ALL for x in given):
+        if share(written == written.mode().values) > MOST:
+            return False  # nothing is left to be wrong
+        given = [take(x, at) for x in context.tensors().values() if x.shape == output.got.shape]
+        if not is_term and any(share(x == values) >= NEARLY_ALL for x in given):
+            return False
+        if _are_nearly(given, values, now.sample_at(at).bound):
             return False
     return _all_passed(compared, [output.name for output in outputs])
+
+
+def _are_nearly(given: Sequence[torch.Tensor], values: torch.Tensor, bound: torch.Tensor) -> bool:
+    """Whether values are those of an input but for errors within their bounds, and not the same."""
+    return any(
+        share((x - values).abs() <= bound) >= NEARLY_ALL and share(x == values) < NEARLY_ALL
+        for x in given
+    )

@@ -115,7 +115,7 @@ def input_hypotheses(
                     f"{name} {words}", read, partial=is_partial, elsewhere=elsewhere, unlike=unlike
                 )
     yield from _rounded(tensors)
-    yield from _exchanged({**scalars, **tensors})
+    yield from _exchanged({**scalars, **tensors}, rules)
     yield from _interleaved(definition, tensors)
     yield from _cut_short(definition, tensors, wrong or definition.outputs)
 
@@ -314,13 +314,39 @@ def _held_by(
     return [(held, held)]
 
 
-def _exchanged(inputs: Mapping[str, Any]) -> Iterator[InputHypothesis]:
+def _exchanged(
+    inputs: Mapping[str, Any], rules: Mapping[str, InputRule]
+) -> Iterator[InputHypothesis]:
     """One input in place of another like it, or both in each other's."""
     for (one, x), (other, y) in combinations(inputs.items(), 2):
-        if _float_kind(x) == _float_kind(y) is not None:
-            yield InputHypothesis(f"{one} were {other}", {one: y})
-            yield InputHypothesis(f"{other} were {one}", {other: x})
-            yield InputHypothesis(f"{one} and {other} were swapped", {one: y, other: x})
+        if _float_kind(x) != _float_kind(y) or _float_kind(x) is None:
+            continue
+        moved = {name: _other_numbers(inputs[name], rules[name]) for name in (one, other)}
+        for words, of in (
+            (f"{one} were {other}", {one: other}),
+            (f"{other} were {one}", {other: one}),
+            (f"{one} and {other} were swapped", {one: other, other: one}),
+        ):
+            elsewhere: Elsewhere | None = None
+            if all(each is not None for each in moved.values()):
+                elsewhere = partial(_both, moved, {name: moved[its] for name, its in of.items()})
+            values = {name: inputs[its] for name, its in of.items()}
+            yield InputHypothesis(words, values, elsewhere=elsewhere)
+
+
+def _other_numbers(value: Any, rule: InputRule) -> Any:
+    """Other numbers of an input's range, none of which is an end; None if it isn't known."""
+    if not isinstance(value, torch.Tensor):
+        return None if isnan(other := another_number(rule)) else other
+    if isinstance(rule, _ANY):
+        ends = 1.0, 2.0
+    elif isinstance(rule, kinds.Uniform) and not isnan(another_number(rule)):
+        ends = float(rule.min), float(rule.max)
+    else:
+        return None
+    generator = torch.Generator(value.device).manual_seed(value.numel())
+    between = torch.empty_like(value, dtype=torch.float32).uniform_(0.2, 0.8, generator=generator)
+    return (ends[0] + (ends[1] - ends[0]) * between).to(value.dtype)
 
 
 def _float_kind(x: Any) -> Any:

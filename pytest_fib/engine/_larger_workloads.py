@@ -12,11 +12,13 @@ from typing import Any
 
 from pytest_fib.data import (
     LAYOUTS,
+    LENGTHS,
     Definition,
     Diagnosis,
     Evaluation,
     EvaluationStatus,
     Workload,
+    kinds,
 )
 from pytest_fib.diagnosis import (
     EXPECTED,
@@ -24,6 +26,7 @@ from pytest_fib.diagnosis import (
     VAGUE_PATTERNS,
     Conditions,
     agreed,
+    only_wrong,
     says_the_same,
     with_guessed_tiles,
     without_guess,
@@ -31,7 +34,15 @@ from pytest_fib.diagnosis import (
     wrong_share,
 )
 from pytest_fib.verdict import PRECISION, detail_lines, qualified
-from pytest_fib.workloads import TILE_SIZES, doubled, enlarge, in_domain, make_workload
+from pytest_fib.workloads import (
+    TILE_SIZES,
+    doubled,
+    enlarge,
+    in_domain,
+    make_workload,
+    plan,
+    value_patterns,
+)
 
 #: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
 DIAGNOSIS_BYTES = 4 << 20
@@ -211,12 +222,16 @@ class _Tried:
         for workload in (twice, shown) if is_larger and own.shown_by is None else (shown,):
             failed, found, is_known = 0, list[Diagnosis](), True
             for by in range(1, SEEDS_ASKED + 1):
-                other = self._of_seed(workload, by)
+                # Those of a regime may show by its values, or its lengths, what is elsewhere else.
+                regime = workload.regime if by % 2 else {}
+                other = self._of_seed(workload, by, regime)
                 outcome = self.evaluate(other)
                 is_known &= outcome is not None
                 if outcome is None or (diagnosis := _diagnosis_of(outcome)) is None:
                     continue
                 failed += 1
+                if self.right and _says_too_much(self.definition, other, diagnosis):
+                    diagnosis = only_wrong(diagnosis)
                 found += [_bare(diagnosis, other)] if _is_of_elements(outcome) else []
                 if failed == enough or _are_agreed(own, found):
                     break
@@ -262,26 +277,47 @@ class _Tried:
         has_same_values = right.regime == shown.regime
         if not self._always(right, True) or (has_same_values and not self._always(shown, False)):
             return diagnosis
-        sizes = f" at {_sizes_in_words(right)}" if right.axes != shown.axes else ""
-        values = "" if _values_of(right) == _values_of(shown) else " with normal values"
-        if values and not sizes:
-            values = f"{values} of these sizes"
-        if not sizes and not values:
-            return diagnosis  # it is the layout, which is said
-        return qualified(diagnosis, f"right{sizes}{values}")
+        if _values_of(right) != _values_of(shown):
+            if right.axes != shown.axes:
+                return qualified(diagnosis, f"right at {_sizes_in_words(right)} with normal values")
+            return qualified(_without_place(diagnosis), "right with normal values of these sizes")
+        if right.axes == shown.axes or not self._is_right_at_its_sizes(right):
+            return diagnosis  # it is the layout, which is said, or what values or lengths there are
+        return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
 
     def _always(self, workload: Workload, passes: bool) -> bool:
         """Whether a workload passes, or fails, with values of several other seeds."""
         return all(self._passes(workload, by) is passes for by in range(1, OTHER_SEEDS + 1))
 
-    def _of_seed(self, workload: Workload, by: int) -> Workload:
-        """The workload with values of another seed."""
-        return make_workload(self.definition, workload.axes, workload.seed + by, workload.regime)
+    def _of_seed(
+        self, workload: Workload, by: int, regime: Mapping[str, str] | None = None
+    ) -> Workload:
+        """The workload with values of another seed, and perhaps of another regime."""
+        regime = workload.regime if regime is None else regime
+        return make_workload(self.definition, workload.axes, workload.seed + by, regime)
 
-    def _passes(self, workload: Workload, by: int = 1) -> bool | None:
+    def _passes(
+        self, workload: Workload, by: int = 1, regime: Mapping[str, str] | None = None
+    ) -> bool | None:
         """Whether a workload passes with values of another seed; None where that isn't known."""
-        outcome = self.evaluate(self._of_seed(workload, by))
+        outcome = self.evaluate(self._of_seed(workload, by, regime))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
+
+    def _is_right_at_its_sizes(self, right: Workload) -> bool:
+        """Whether a workload that is right is so with other lengths and values too.
+
+        Sequences that are empty, or rows that are equal, are more likely where there are few.
+        """
+        planned = plan(self.definition)
+        regimes = [
+            {**right.regime, part: name}
+            for part, names in (("lengths", LENGTHS), ("values", value_patterns(self.definition)))
+            for name in (names if planned.following(part) else ())
+            if name != right.regime.get(part, names[0])
+        ]
+        return all(
+            self._passes(right, by, regime) is not False for by, regime in enumerate(regimes, 1)
+        )
 
 
 def _are_agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> bool:
@@ -308,6 +344,12 @@ def _is_mostly_wrong(diagnosis: Diagnosis) -> bool:
 def _is_place(diagnosis: Diagnosis) -> bool:
     """Whether a diagnosis says no more than where, and that is not everywhere."""
     return diagnosis.pattern == diagnosis.place and diagnosis.pattern not in VAGUE_PATTERNS
+
+
+def _without_place(diagnosis: Diagnosis) -> Diagnosis:
+    """A diagnosis of certain values, such as equal ones, without a place: these may decide it."""
+    is_said = _is_place(diagnosis) and not EXPECTED.search(diagnosis.sentence)
+    return only_wrong(diagnosis) if is_said else diagnosis
 
 
 def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
@@ -440,8 +482,22 @@ def _with_end(
     size = workload.axes.get(guess[1], 0) if guess else 0
     if not guess or not size:
         return diagnosis
+    if _has_negative_indices(definition, guess[1]):
+        return without_guess(diagnosis)  # in Python -1 is the last
     is_right = _passes_at(definition, workload, evaluate, {guess[1]: size - 1})
     return without_guess(diagnosis) if is_right else diagnosis
+
+
+def _has_negative_indices(definition: Definition, axis: str) -> bool:
+    """Whether what indexes an axis may be below 0, which stands for nothing."""
+    for rule in plan(definition).rules.values():
+        if isinstance(rule, kinds.Indices | kinds.Positions):
+            pad = rule.pad if isinstance(rule, kinds.Indices) else None
+            numbers = [*(rule.sentinels or ()), *([] if pad is None else [pad])]
+            is_negative = any(isinstance(each, int) and each < 0 for each in numbers)
+            if is_negative and re.search(rf"\b{axis}\b", str(rule.below)):
+                return True
+    return False
 
 
 def _passes_at(

@@ -21,6 +21,7 @@ from pytest_fib.workloads._make import (
     with_other_values as with_other_values,
     without_plainest as without_plainest,
 )
+from pytest_fib.workloads._output_order import upstream_outputs as upstream_outputs
 from pytest_fib.workloads._plan import (
     Choice as Choice,
     Plan as Plan,
@@ -28,6 +29,7 @@ from pytest_fib.workloads._plan import (
     lone_sizes as lone_sizes,
     plan as plan,
     smallest_axes as smallest_axes,
+    value_patterns as value_patterns,
     why_not_generated as why_not_generated,
     workload_bytes as workload_bytes,
 )

@@ -101,6 +101,8 @@ def _structure(described: Described) -> InputRule | None:
     said, shape = described.said, described.spec.shape
     if said.is_permutation and described.is_whole and shape is not None and len(shape) == 1:
         return kinds.Permutation()
+    if distinct := _distinct(described):
+        return distinct
     if said.is_sorted and shape and described.spec.dtype in DTYPE_CLASSES["not packed"]:
         ends = described.from_to(WHOLE_WIDTH if described.is_whole else WIDTH)
         return _in_order(described, *(ends or (0, None)))
@@ -110,6 +112,27 @@ def _structure(described: Described) -> InputRule | None:
         return kinds.OneOf(values=list(said.choices))
     has_range = described.is_whole and said.least == 0 and said.most is not None
     return _range(described) if has_range and said.sentinels and shape else None
+
+
+def _distinct(described: Described) -> InputRule | None:
+    """Indices that are distinct in each row, where rows have all that there are, or are said so.
+
+    Of a range from 0 on that rows fit into for sure: it has as many numbers, or more.
+    """
+    said, shape = described.said, described.spec.shape
+    if not shape or not described.is_whole or said.sentinels or said.is_sorted:
+        return None
+    size = described.sizes.get(shape[-1], shape[-1])
+    named = (said.rows_have_all or "").lower().removesuffix("s")
+    are_permuted = said.is_permutation or (said.rows_have_all is not None and named in shape[-1])
+    if len(shape) > 1 and are_permuted:
+        return kinds.Indices(below=shape[-1])
+    if said.are_distinct is not True or said.least != 0 or said.most is None:
+        return None
+    below = more(said.most, 1)
+    known = described.sizes.get(str(below), below)
+    is_enough = isinstance(size, int) and not isinstance(known, str) and size <= known
+    return kinds.Indices(below=below) if size == known or is_enough else None
 
 
 def _in_order(described: Described, low: Bound, high: Bound | None) -> InputRule:
@@ -350,7 +373,7 @@ def _unique_rows(rule: kinds.Indices, described: Described) -> dict[str, Any]:
     """That indices are distinct in each row, where all rows of a matrix are permutations."""
     *outer, last = described.spec.shape or ("",)
     are_all = bool(outer) and last == rule.below and not described.said.sentinels
-    return {"unique": True} if are_all and described.said.are_permuted_rows else {}
+    return {"unique": True} if are_all and described.said.rows_have_all is not None else {}
 
 
 def _from_least(rule: kinds.Indices, described: Described) -> InputRule:

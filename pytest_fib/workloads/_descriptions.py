@@ -32,7 +32,7 @@ _PI = re.compile(r"(?:(?<![\w.])(\d+(?:\.\d+)?) ?\*? ?)?\bpi\b(?! ?/)", re.I)
 BITS_OF_SIZES = 32
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _POWER = r"-?\d+(?:\*\*|\^)\d+(?: ?- ?1)?"
-_AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:(?:[-+]|//) ?\w+|\* ?\d+))*"
+_AXES = r"(?:\d{1,3} ?\* ?)?[A-Za-z_]\w*(?: ?(?:[-+*]|//) ?\w+)*"
 _BOUND = rf"(?:{_AXES}|(?:{_POWER}|{_NUMBER})(?!\w|\.\d))"
 _BEGIN = r"(?:^|[.;,:]\s+|\()"
 _STOP = r"(?=\s*(?:$|[.;,:)]))"
@@ -193,7 +193,8 @@ _PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", r
 _ROWS = rf"{_BEGIN}(?:each|every) row "
 _PERMUTED_ROWS = re.compile(
     rf"{_ROWS}(?:is|has|holds) (?:an? |the )?permutation (?:of|that)\b"
-    rf"|{_ROWS}(?:has|holds|contains|lists|visits) (?:all|every) \w+(?: in [a-z ]+)?{_STOP}",
+    rf"|{_ROWS}(?:has|holds|contains|lists|visits) (?:all|every) (?P<of>\w+)"
+    rf"(?: in [a-z ]+)?{_STOP}",
     re.I,
 )
 _SORTED = re.compile(
@@ -232,7 +233,8 @@ _SHARES = re.compile(
 )
 _NOT_OF_ROWS = re.compile(r"\b(?:columns?|first|signed|exp\w*|negative)\b", re.I)
 _MULTIPLES = re.compile(rf"{_BEGIN}{_LEAD}(?:in )?multiples? of (\d+)\b", re.I)
-#: Times of day and date: in 2023, and how many of them there are in a second.
+#: Times of day and date: in 2023, and how many of them there are in a second. They go on for
+#: so many seconds or milliseconds; finer ones for as many seconds, so that 32 bits hold too few.
 _SINCE_1970 = re.compile(
     rf"{_BEGIN}(?:(?:times?|timestamps?) )?(?:in )?(?P<unit>nano|micro|milli)?seconds since "
     rf"(?:1970|(?:the )?unix epoch){_STOP}",
@@ -264,7 +266,7 @@ _SUCH_AS = re.compile(
 #: What each of a few numbers stands for: ``0 is labelled, 1 hidden, 2 visible``.
 _MEANING = re.compile(
     r"(?:^|[.;,:(]\s*|\b(?:or|and) )(\d{1,2})(?P<verb> ?[=:]| is| are| for| means)? "
-    r"(?!to\b|or\b|and\b|through\b|is\b|x\b)[A-Za-z]"
+    r"(?!to\b(?! the\b)|or\b|and\b|through\b|is\b|x\b)[A-Za-z]"
 )
 #: The same of any numbers: ``1 where white won, 0.5 for a draw, 0 where black won``.
 _STANDS_FOR = re.compile(rf"(?:^|[.;,:(]\s*|\b(?:or|and) )({_ONE}) (?:where|for|if|when)\b", re.I)
@@ -320,7 +322,8 @@ class Said:
     ``is_below`` that the most doesn't.
     ``choices`` are all that there are. ``sentinels`` stand for nothing, as may any number below 0
     where ``any_negative``; of ``marks``, a clause says where they do. ``special`` are infinities
-    and NaN, and ``never`` those that none is. All rows ``are_permuted_rows``: permutations.
+    and NaN, and ``never`` those that none is. ``rows_have_all`` is of what each row has all, in
+    some order; it is empty where that isn't named.
     ``are_distinct`` is None where nothing is said of it. They have so many ``bits``, the sign
     among them if ``are_signed``.
     ``are_any_after``: those that aren't used may be any. ``padding`` is a size that stands for
@@ -341,7 +344,7 @@ class Said:
     special: frozenset[float] = frozenset()
     never: frozenset[float] = frozenset()
     is_permutation: bool = False
-    are_permuted_rows: bool = False
+    rows_have_all: str | None = None
     marks: tuple[int, ...] = ()
     is_sorted: bool = False
     are_distinct: bool | None = None
@@ -391,7 +394,8 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         since = _match(_SINCE_1970, description)
         if since and ends == _Ends(None, None) and not re.search(r"\bor -?\d", description):
             time = _IN_2023 * _PER_SECOND[since["unit"] and since["unit"].lower()]
-            ends = _Ends(time, time + TIMES)
+            is_fine = since["unit"] is not None and since["unit"].lower() != "milli"
+            ends = _Ends(time, time + TIMES * (time // _IN_2023 if is_fine else 1))
     bits = _BITS.search(description)
     sentinel = _match(_SENTINEL, description)
     special = {value for value, form in _SPECIAL.items() if _match(form, description)}
@@ -407,6 +411,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
     strictly = _match(_STRICTLY, description) or _NO_REPEATS.search(description)
     step = _match(_MULTIPLES, description)
     are_shares = _match(_SHARES, description, alone=True) is not None
+    rows = _match(_PERMUTED_ROWS, description)
     is_distinct = True if strictly or _match(_DISTINCT, description) else None
     if is_distinct and not strictly and _COUNTED.search(description):
         is_distinct = None  # of other things
@@ -423,7 +428,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         special=frozenset(special),
         never=frozenset(each for each in _never(description) if each not in special),
         is_permutation=_match(_PERMUTATION, description) is not None,
-        are_permuted_rows=_match(_PERMUTED_ROWS, description) is not None,
+        rows_have_all=(rows["of"] or "") if rows else None,
         marks=tuple(
             int(match[1] or match[2]) for match in _matches(_MARKS, description, alone=False)
         ),

@@ -33,7 +33,7 @@ from pytest_fib.workloads._constraints import (
     parse_all,
     parse_expression,
 )
-from pytest_fib.workloads._descriptions import said
+from pytest_fib.workloads._descriptions import Said, said
 from pytest_fib.workloads._inference import Inferred, Subject, infer
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
@@ -48,6 +48,8 @@ MAX_SEQUENCES = 4096
 SMALL_INTEGERS, BITS_OF_BYTES = 16, 8
 #: How many numbers of a scalar are listed, of which none is a multiple of their step.
 MOST_LISTED = 4096
+#: What is said of an input whose description has none of the forms that are read.
+UNREAD = "nothing is read of its description"
 #: How much is tried for a value of an axis near the one that is wanted.
 QUICK_TRIES = 1000
 #: The most of the rule that is suggested for an integer of more than 8 bits that nothing speaks of.
@@ -139,6 +141,8 @@ class Plan:
                 inference = replace(inference, doubts=())
             source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
             source += f"; within {' and '.join(limits)}" if limits else ""
+            if inference and not what and _is_unread(name, self.definition):
+                source += f"; {UNREAD}"
             asked = sorted(map(str, special_values(name, self.definition, self.uses, rule)))
             beside = f"; in one workload of three also {', '.join(asked)}" if asked else ""
             left_out = self.uses.left_out.get(name)
@@ -756,6 +760,13 @@ def _shape(definition: Definition, name: str) -> tuple[str, ...]:
     return tuple(definition.inputs[name].shape or ())
 
 
+def _is_unread(name: str, definition: Definition) -> bool:
+    """Whether nothing is read of an input's description, which names numbers."""
+    spec = definition.inputs[name]
+    names_numbers = re.search(r"\d", spec.description or "") is not None
+    return names_numbers and said(spec, definition) == Said()
+
+
 def _rules(
     definition: Definition,
     totals: Mapping[str, str],
@@ -772,6 +783,8 @@ def _rules(
         inference = infer(Subject(name, spec, definition, totals, sums, bounds))
         if inference is None:
             unmade[name] = f"{spec.dtype.value} {'scalar' if spec.is_scalar else 'tensor'}"
+            if spec.description and said(spec, definition) == Said():
+                unmade[name] += f"; {UNREAD}"
             rules[name] = FixedValue(value=0)
             continue
         rules[name], inferred[name] = inference.rule, inference

@@ -1179,7 +1179,7 @@ class _Reader(ast.NodeVisitor):
             self._uses.picks.setdefault(name, _product(sizes))
             return
         whole = self._moved_from(index)
-        sides = [(whole, None)]
+        sides: list[tuple[ast.expr, ast.expr | None]] = [(whole, None)]
         if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add):
             sides = [(whole.left, whole.right), (whole.right, whole.left)]
         for outer, rest in sides:

@@ -68,6 +68,7 @@ PICKED_TURNS, AGREEING_TURNS, AGREEING = 3, 6, 0.875
 #: Integers by kind, and the kinds that they agree with: what indexes is the same on every device.
 _INDEXING = ("indices", "positions")
 AGREEING_WITH = {"integers": ("integers", *_INDEXING), **dict.fromkeys(_INDEXING, _INDEXING)}
+AGREEING_WITH["labels"] = ("labels",)
 #: Of so many, one has probabilities close to those of another; by what share, nearly; and the least
 #: that rows may add up to.
 CLOSE_TURNS, CLOSENESS, FEWEST = 3, 0.25, 1e-30
@@ -321,7 +322,9 @@ def _put_agreeing(
 ) -> None:
     """Make most integers those of another input at the same places, now and then.
 
-    As what is predicted, beside what is true. Random labels of several hardly ever agree.
+    As what is predicted, beside what is true. Random labels of several hardly ever agree. Of
+    sequences along other axes, as a text and a reference, they are the first ones of a row; or one
+    place further from some place on, as where a word is left out.
     """
     is_turn = context.turn % AGREEING_TURNS == 4 and not context.all_alike
     if not is_turn or constraints_on(name, context.definition):
@@ -330,15 +333,49 @@ def _put_agreeing(
     if isinstance(rule, kinds.Indices) and (rule.unique or rule.pad is not None):
         return
     for other, values in before.items():
-        is_alike = (
-            context.axes(other) == context.axes(name) and context.rules[other].kind in sources
-        )
-        if isinstance(values, torch.Tensor) and is_alike and values.shape == tensor.shape:
-            may = torch.rand(tensor.shape, generator=context.host_random) < AGREEING
-            may = may.to(tensor.device)
-            may &= context.allows(rule, values)
-            tensor.copy_(torch.where(may, values.to(tensor.dtype), tensor))
-            return
+        if not isinstance(values, torch.Tensor) or context.rules[other].kind not in sources:
+            continue
+        if rule.kind == "labels" and values.dtype != tensor.dtype:
+            continue  # they may have other bits
+        rows = _rows_of_both(tensor, context.axes(name), values, context.axes(other))
+        if rows is None:
+            continue
+        own, others = rows
+        if context.axes(other) != context.axes(name) and context.turn // AGREEING_TURNS % 2:
+            others = _one_further(others, context)
+        may = torch.rand(own.shape, generator=context.host_random) < AGREEING
+        may = may.to(tensor.device)
+        may &= context.allows(rule, others)
+        own.copy_(torch.where(may, others.to(own.dtype), own))
+        return
+
+
+def _rows_of_both(
+    own: torch.Tensor, axes: tuple[str, ...], values: torch.Tensor, others: tuple[str, ...]
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The first elements of rows of two tensors whose other axes are the same, as far as both go.
+
+    Or where one has more axes behind these, as several references have for each text.
+    """
+    if axes == others:
+        return own, values
+    outer, of_others = axes[:-1], others[:-1]
+    if not axes or not others or of_others != outer[: len(of_others)]:
+        return None
+    if outer and not of_others:
+        return None  # all rows would be the same
+    width = min(own.shape[-1], values.shape[-1])
+    inner = (1,) * (len(outer) - len(of_others))
+    values = values[..., :width].reshape(*values.shape[:-1], *inner, width)
+    return own[..., :width], values.expand(own[..., :width].shape)
+
+
+def _one_further(rows: torch.Tensor, context: FillContext) -> torch.Tensor:
+    """Rows whose elements are one place further from a place on, where one is there twice."""
+    width = rows.shape[-1]
+    at = torch.arange(width, device=rows.device)
+    begin = int(torch.randint(0, max(width, 1), (), generator=context.host_random))
+    return rows[..., torch.where(at > begin, at - 1, at)]
 
 
 def _make_coarse(tensor: torch.Tensor, context: FillContext) -> None:

@@ -581,8 +581,18 @@ class Steps:
 
     def holds(self, numbers: torch.Tensor) -> torch.Tensor:
         """Which numbers are steps."""
-        n = (numbers - self.base) / self.size
-        held: torch.Tensor = (n == n.round()) & (n >= self.ends[0]) & (n <= self.ends[1])
+        least, most = self.ends
+        if (
+            isinstance(self.size, int)
+            and isinstance(self.base, int)
+            and not numbers.is_floating_point()
+        ):
+            above = numbers - self.base  # a quotient would be a float32
+            n, is_step = above // self.size, above % self.size == 0
+        else:
+            n = (numbers - self.base) / self.size
+            is_step = n == n.round()
+        held: torch.Tensor = is_step & (n >= least) & (n <= most)
         return held
 
 

@@ -150,7 +150,7 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "0 to 255 -1", NOTHING),
         ("which[n]:i32", "0..15", "integers, min 0, max 15"),
         ("which[n]:i32", "0 to 4, exclusive.", "integers, min 0, max 3"),
-        ("which[n]:i32", "0 to n * n", NOTHING),
+        ("which[n]:i32", "0 to n * n", "integers, min 0, max n * n"),
         ("which[n]:i8", "0 to n", "integers, min 0, max min(n, 127)"),
         ("which[n]:i32", "Page table, [n, rows].", NOTHING),
         ("which[n]:i32", "One of 0, 1 and 2.", "one_of, values [0, 1, 2]"),
@@ -179,6 +179,16 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ),
         ("which[n]:i32", "Seconds since 1970, 0 to 60", "integers, min 0, max 60"),
         ("which[n]:i32", "Microseconds since 1970", NOTHING),
+        (
+            "which[n]:i64",
+            "microseconds since 1970",
+            f"integers, min {1_700_000_000 * 10**6}, max {1_700_008_192 * 10**6}",
+        ),
+        (
+            "which[n]:u8",
+            "0 none, 1 to the number before, 2 to the one at the first",
+            "one_of, values [0, 1, 2]",
+        ),
         ("which[n]:i32", "At least 1 and at most 512.", "integers, min 1, max 512"),
         ("which[n]:i32", "Larger than 3 but smaller than 9", "integers, min 4, max 8"),
         ("which[n]:i32", "One or more", "integers, min 1, max 8193"),
@@ -672,6 +682,23 @@ def test_rows_may_be_unit_vectors():
 def test_rows_of_a_matrix_may_be_permutations(description, rule):
     lookup = "def run(x, which):\n    return x[which].sum(1)"
     assert str(rule_of("which[n,n]:i32", description, lookup)) == rule
+
+
+@pytest.mark.parametrize(
+    ("spec", "description", "rule"),
+    [
+        ("[n,classes]:i32", "Each row has all classes, in random order.", "indices, below classes"),
+        ("[n,classes]:i32", "Each row has all tags, in random order.", "labels"),
+        ("[n,classes]:i32", "A permutation of 0 to classes - 1", "indices, below classes"),
+        ("[n,classes]:i32", "All distinct, 0 to classes - 1", "indices, below classes"),
+        ("[n,classes]:i32", "All distinct, 0 to 40", "indices, below 41"),
+        ("[n,rows]:i32", "All distinct, 0 to 40", "integers, min 0, max 40"),
+        ("[n]:i32", "1 to n * rows", "integers, min 1, max n * rows"),
+    ],
+)
+def test_distinct_numbers_of_which_the_reference_says_nothing(spec, description, rule):
+    compares = "def run(x, which):\n    return (which == which[:1]).float().sum()"
+    assert str(rule_of(f"which{spec}", description, compares)) == rule
 
 
 def test_what_is_not_negative_may_be_compared_with_0():

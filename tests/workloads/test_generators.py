@@ -682,6 +682,19 @@ def test_labels_agree_with_others_of_the_same_places_now_and_then():
     assert all(int(each["pred"].max()) <= 18 for each in made)
 
 
+def test_sequences_agree_with_others_of_other_lengths_now_and_then():
+    inputs = {"hyp": (["n", "k"], "int32"), "refs": (["n", "k", "m"], "int32")}
+    rules = {name: {"kind": "integers", "min": 0, "max": 1000} for name in inputs}
+    made = _held("def run(hyp, refs):\n    return hyp.sum(1) * refs.sum((1, 2))", inputs, rules)
+    ahead = [each["hyp"][:, None, : each["refs"].shape[2]] for each in made]
+    both = [(each["refs"][..., : x.shape[2]], x) for each, x in zip(made, ahead, strict=True)]
+    same = [float((refs == x).double().mean()) for refs, x in both]
+    behind = [float((refs[..., 1:] == x[..., :-1]).double().mean()) for refs, x in both]
+    assert sum(share > 0.7 for share in same) >= 1
+    assert sum(x > 0.2 and y > 0.2 for x, y in zip(same, behind, strict=True)) >= 1
+    assert sum(share < 0.1 for share in same) >= TURNS // 2
+
+
 def test_what_an_index_picks_of_a_row_is_its_largest_element_now_and_then():
     reference = "def run(x, labels):\n    return x.gather(1, labels[:, None])[:, 0]"
     inputs = {"x": (["n", "k"], "float32"), "labels": (["n"], "int64")}
@@ -1727,3 +1740,12 @@ def test_many_integers_are_the_scalar_that_they_are_asked_for():
     assert sum(0.3 < share < 0.7 for share in shares) >= 3
     assert sum(0.05 < share < 0.25 for share in shares) >= 3
     assert sum(share < 0.01 for share in shares) >= 4
+
+
+def test_near_a_large_number_integers_stay_within_their_range():
+    """Of 33 bits, which a float32 doesn't tell apart."""
+    most = 2**32 - 1
+    rules = {"x": {"kind": "integers", "min": 0, "max": most}}
+    for made in _held("def run(x):\n    return x * 1.0", {"x": (["n"], "int64")}, rules,
+                      near=str(most + 1)):  # fmt: skip
+        assert int(made["x"].max()) <= most

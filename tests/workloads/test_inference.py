@@ -2257,6 +2257,19 @@ def test_all_that_is_unknown_is_named_with_rules_to_paste():
     assert why_not_generated(given) is None
 
 
+def test_a_description_of_which_nothing_is_read_is_named():
+    data = signature("op", "n", "order[n]:i64 bits[n]:u8 x[n]:f32", "y[n]:f32")
+    data["inputs"]["order"]["description"] = "Where each comes from"
+    data["inputs"]["bits"]["description"] = "Bit 3 is the sign."
+    data["inputs"]["x"]["description"] = "Weights, from 1 on"
+    definition = Definition.model_validate(data)
+    unread = "nothing is read of its description"
+    lines = plan(definition).explained()
+    assert lines[0] == f"order: unknown, int64 tensor; {unread}"
+    assert [unread in line for line in lines] == [True, True, False]
+    assert f"order (int64 tensor; {unread})" in why_not_generated(definition)
+
+
 @pytest.mark.parametrize(
     ("dtype", "ends"),
     [("uint8", (0, 255)), ("int8", (-128, 127)), ("int16", (0, 100)), ("int64", (0, 100))],

@@ -1,0 +1,200 @@
+"""First lines name what is wrong first, and no cause that only certain values suggest."""
+
+import pytest
+import torch
+
+from pytest_fib.data import Definition
+from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
+from pytest_fib.workloads import make_workload
+from tests.diagnosis.test_unknown_kernels import SCALE, define, diagnosis, outcome
+from tests.workloads.signatures import signature
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge("cpu", "none") as judge:
+        yield judge
+
+
+def found_of(definition, run, axes, seed=0, regime=None):
+    """The diagnosis of a failure at these sizes, as an item looks for it."""
+    check = FunctionChecker(definition, run, "cpu")
+    small = make_workload(definition, axes, seed, regime)
+    plain = check(small)
+    return diagnose_failure(
+        definition, small, plain, lambda w: check(w, explain=True), 1 << 18
+    ).diagnosis
+
+
+QUANTISED = define(
+    {"x": "float32[n, d]", "s": "float32"},
+    {"rest": "float32[n, d]", "codes": "int8[n, d]"},
+    "codes = (x / s).round().clamp(-127, 127)\n    return x - codes * s, codes.to(torch.int8)",
+    rules={"s": {"kind": "uniform", "min": 0.1, "max": 0.2}},
+)
+
+
+def test_what_others_are_computed_from_is_named_first(judge):
+    wrong = "c = (x / s).floor().clamp(-127, 127)\n    return x - c * s, c.to(torch.int8)"
+    found = diagnosis(judge, QUANTISED, wrong)
+    assert (found.output, found.also) == ("codes", ("rest",))
+    assert found.sentence.startswith("codes: ")
+    assert found.headline.startswith(f"{found.sentence} (rest is wrong too)")
+
+
+def test_an_output_that_is_wrong_alone_stands_alone(judge):
+    wrong = "c = (x / s).round().clamp(-127, 127)\n    return x - c, c.to(torch.int8)"
+    found = diagnosis(judge, QUANTISED, wrong)
+    assert (found.output, found.also) == ("rest", ())
+    assert "wrong too" not in found.headline
+
+
+def test_one_number_in_place_of_the_input_is_no_other_output(judge):
+    """Where elements aren't masked, labels are the tokens, and so is what should be masked."""
+    masking = define(
+        {"tokens": "int64[n, d]", "which": "bool[n, d]"},
+        {"masked": "int64[n, d]", "labels": "int64[n, d]"},
+        "return torch.where(which, 7, tokens), torch.where(which, tokens, -100)",
+        rules={"tokens": {"kind": "integers", "min": 10, "max": 1000}},
+    )
+    wrong = (
+        "which = which & (tokens % 5 > 0)\n"
+        "    return torch.where(which, 7, tokens), torch.where(which, tokens, -100)"
+    )
+    found = diagnosis(judge, masking, wrong)
+    assert found.sentence.startswith("masked: equal to the input tokens")
+
+
+MEAN = define(
+    {"total": "float32[n]", "count": "float32[n]", "x": "float32[n, d]"},
+    {"y": "float32[n, d]"},
+    "mean = torch.where(count > 0, total / count, 3.0)\n    return x + mean[:, None]",
+    rules={
+        "total": {"kind": "uniform", "min": 0.0, "max": 4.0},
+        "count": {"kind": "uniform", "min": 0.0, "max": 8.0, "ends": True},
+    },
+)
+
+
+def test_what_is_0_in_a_row_does_not_say_that_inputs_were_swapped(judge):
+    """Without a count the mean should be 3, and is 0, as the count is."""
+    wrong = "return x + torch.where(count > 0, total / count, 0.0)[:, None]"
+    tried = [outcome(judge, MEAN, wrong, n=300, seed=seed).diagnosis for seed in range(12)]
+    found = [each.sentence for each in tried if each is not None]
+    assert found
+    assert not any("swapped" in each or "were" in each for each in found), found
+
+
+def test_inputs_that_are_swapped_everywhere_are_named(judge):
+    """Of any range."""
+    rules = {name: {"kind": "uniform", "min": 1.0, "max": 4.0} for name in ("total", "count")}
+    right = define(
+        {name: str(text) for name, text in (("total", "float32[n]"), ("count", "float32[n]"))},
+        {"y": "float32[n]"},
+        "return total / count",
+        rules=rules,
+    )
+    assert (
+        "total and count were swapped" in diagnosis(judge, right, "return count / total").sentence
+    )
+
+
+def test_factors_that_never_are_0_share_what_an_input_says(judge):
+    """Zeros of the activations hide whatever is wrong with the weights."""
+    linear = define(
+        {"x": "float32[n, d]", "w": "int8[d, d]", "bias": "float32[n, d]"},
+        {"y": "float32[n, d]"},
+        "return x @ w.float() + bias",
+        rules={"w": {"kind": "integers", "min": -128, "max": 127}},
+    )
+    wrong = "return x @ w.clamp(-120, 127).float() + bias"
+    assert "depends on" not in diagnosis(judge, linear, wrong).sentence
+
+
+def test_a_step_that_vanishes_beside_its_bound_is_no_cause(judge):
+    """With an epsilon of 1 hardly anything is left of an optimiser's step."""
+    step = define(
+        {"p": "bfloat16[n, d]", "m": "float32[n, d]", "v": "float32[n, d]", "eps": "float32"},
+        {"new_p": "bfloat16[n, d]"},
+        "return (p.float() - 0.003 * m / (v.abs().sqrt() + eps)).to(p.dtype)",
+        rules={"eps": {"kind": "uniform", "min": 1e-4, "max": 1e-3}},
+    )
+    wrong = "return (p.float() - 0.003 * m / (v.abs() + eps)).to(p.dtype)"
+    assert "right if eps" not in diagnosis(judge, step, wrong).sentence
+
+
+def test_what_only_one_scalar_brings_about_is_said(judge):
+    decayed = define(
+        {"x": "float32[n, d]", "old": "float32[n, d]", "beta": "float32"},
+        {"new": "float32[n, d]"},
+        "return old * beta + (x if beta == 1 else x * (1 - beta))",
+        rules={"beta": {"kind": "uniform", "min": 0.5, "max": 1.0}},
+    )
+    wrong = "return old * beta + x * (1 - beta)"
+    found = [
+        diagnosis(judge, decayed, wrong, seed=seed).sentence
+        for seed in range(24)
+        if make_workload(decayed, {"n": 200}, seed).inputs["beta"].value == 1
+    ]
+    assert found
+    assert all(each.startswith("new: equal to the input old") for each in found)
+    assert all(each.endswith(" (only where beta is 1)") for each in found)
+
+
+def test_a_size_that_is_right_only_without_empty_sequences_is_not_named():
+    data = signature("op", "n parts total", "x[total]:f32 indptr[parts]:i32", "y[n]:f32",
+                     "parts == n + 1", "total == indptr[-1]")  # fmt: skip
+    data["reference"] = (
+        "import torch\ndef run(x, indptr):\n"
+        "    lens = (indptr[1:] - indptr[:-1]).long()\n"
+        "    at = torch.arange(len(lens)).repeat_interleave(lens)\n"
+        "    return torch.zeros(len(lens)).index_add(0, at, x)\n"
+    )
+    definition = Definition.model_validate(data)
+
+    def empty_is_one(x, indptr):
+        lens = (indptr[1:] - indptr[:-1]).long()
+        at = torch.arange(len(lens)).repeat_interleave(lens)
+        return torch.zeros(len(lens)).index_add(0, at, x) + (lens == 0)
+
+    axes = {"n": 3, "parts": 4, "total": 2}
+    found = found_of(definition, empty_is_one, axes, seed=1, regime={"lengths": "empties"})
+    assert "right at" not in found.sentence
+
+
+def test_a_place_of_equal_numbers_alone_is_not_said():
+    """Of ties the last are taken, not the first: where all are equal, these are at an end."""
+    ranks = define({"x": "float32[n]"}, {"y": "bool[n]"},
+                   "order = x.argsort(stable=True)\n    y = torch.zeros(len(x), dtype=torch.bool)\n"
+                   "    y[order[: len(x) // 2]] = True\n    return y")  # fmt: skip
+
+    def last(x):
+        order = len(x) - 1 - x.flip(0).argsort(stable=True)
+        y = torch.zeros(len(x), dtype=torch.bool)
+        y[order[: len(x) // 2]] = True
+        return y
+
+    found = found_of(ranks, last, {"n": 40}, regime={"values": "zeros"})
+    assert not any(word in found.sentence for word in (" last ", " first ", " at n"))
+
+
+def test_what_wraps_to_the_last_of_an_axis_is_no_loop_that_ends_early():
+    rules = {"group": {"kind": "indices", "below": "n", "unique": False, "sentinels": [-1]}}
+    counts = define(
+        {"x": "float32[n]", "group": "int64[n]"},
+        {"y": "float32[n]"},
+        "w = x.abs() * (group >= 0)\n"
+        "    return torch.zeros(len(x)).index_add(0, group.clamp(min=0), w)",
+        rules=rules,
+    )
+
+    def wraps(x, group):
+        return torch.zeros(len(x)).index_add(0, group % len(x), x.abs())
+
+    found = found_of(counts, wraps, {"n": 50})
+    assert "off by one" not in found.sentence
+
+
+def test_a_larger_workload_that_is_right_at_all_values_is_named():
+    found = found_of(SCALE, lambda x: x * 3 if len(x) > 7 else x.sin(), {"n": 2})
+    assert " (right at n=" in found.sentence
