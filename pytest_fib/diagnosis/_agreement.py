@@ -106,7 +106,7 @@ def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
     if len(places) > 1:
         del places[ALL]  # what is so for one row alone
     usual = max(places, key=lambda place: (places[place], place == COUNTED))
-    if 2 * places[_place_of(alike[0])] >= len(alike):
+    if 2 * places[_place_of(alike[0])] > len(alike):
         usual = _place_of(alike[0])
     elif 2 * places[usual] < len(alike) and COUNTED in places:
         usual = COUNTED

@@ -354,6 +354,8 @@ def _holds_with(
     if compared is None:
         return True
     wrong = {output.name: output for output in outputs}
+    if hypothesis.shows_elsewhere and _all_passed(context.compared(moved) or (), wrong):
+        return False
     return all(
         _is_right_where(wrong[name], each)
         and (hypothesis.partial or each.matched_ratio >= NEARLY_ALL)

@@ -57,6 +57,8 @@ ELSEWHERE = 0.618
 #: Sizes of other numbers that are tried, each with either sign: few may be on the same side of a
 #: limit by chance.
 OTHERS = (1.0, 3.0)
+#: How often inputs get other numbers that may be in each other's place.
+DRAWS = 4
 #: Narrower dtypes that an input may be rounded to on the way.
 _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
 
@@ -76,7 +78,8 @@ class InputHypothesis:
     into what such a kernel writes. ``pattern`` is that of the diagnosis. What is not ``partial``
     explains all that is wrong or nothing: of a few indices, other ones are what they are by chance.
     Where values that it is ``unlike`` explain as much, it says too much.
-    ``elsewhere`` makes other values for inputs, and what the hypothesis says that they are read as.
+    ``elsewhere`` makes other values for inputs, and what the hypothesis says that they are read as;
+    where it ``shows_elsewhere``, outputs are wrong with these too.
     """
 
     words: str
@@ -86,6 +89,7 @@ class InputHypothesis:
     partial: bool = True
     elsewhere: Elsewhere | None = None
     unlike: Mapping[str, Any] | None = None
+    shows_elsewhere: bool = False
 
 
 def input_hypotheses(
@@ -321,32 +325,39 @@ def _exchanged(
     for (one, x), (other, y) in combinations(inputs.items(), 2):
         if _float_kind(x) != _float_kind(y) or _float_kind(x) is None:
             continue
-        moved = {name: _other_numbers(inputs[name], rules[name]) for name in (one, other)}
+        moved = [
+            {
+                one: _other_numbers(x, rules[one], draw),
+                other: _other_numbers(y, rules[other], ~draw),
+            }
+            for draw in range(1, DRAWS + 1)
+        ]
         for words, of in (
             (f"{one} were {other}", {one: other}),
             (f"{other} were {one}", {other: one}),
             (f"{one} and {other} were swapped", {one: other, other: one}),
         ):
             elsewhere: Elsewhere | None = None
-            if all(each is not None for each in moved.values()):
-                elsewhere = partial(_both, moved, {name: moved[its] for name, its in of.items()})
+            if all(x is not None for each in moved for x in each.values()):
+                pairs = [(each, {name: each[its] for name, its in of.items()}) for each in moved]
+                elsewhere = partial(list, pairs)
             values = {name: inputs[its] for name, its in of.items()}
-            yield InputHypothesis(words, values, elsewhere=elsewhere)
+            yield InputHypothesis(words, values, elsewhere=elsewhere, shows_elsewhere=True)
 
 
-def _other_numbers(value: Any, rule: InputRule) -> Any:
-    """Other numbers of an input's range, none of which is an end; None if it isn't known."""
-    if not isinstance(value, torch.Tensor):
-        return None if isnan(other := another_number(rule)) else other
+def _other_numbers(value: Any, rule: InputRule, draw: int) -> Any:
+    """Other numbers of an input's range, others for each draw; None if it isn't known."""
     if isinstance(rule, _ANY):
-        ends = 1.0, 2.0
+        low, high = 1.0, 2.0
     elif isinstance(rule, kinds.Uniform) and not isnan(another_number(rule)):
-        ends = float(rule.min), float(rule.max)
+        low, high = float(rule.min), float(rule.max)
     else:
         return None
-    generator = torch.Generator(value.device).manual_seed(value.numel())
-    between = torch.empty_like(value, dtype=torch.float32).uniform_(0.2, 0.8, generator=generator)
-    return (ends[0] + (ends[1] - ends[0]) * between).to(value.dtype)
+    if not isinstance(value, torch.Tensor):
+        return low + (high - low) * (ELSEWHERE * draw % 1.0)
+    generator = torch.Generator(value.device).manual_seed(draw + DRAWS + 1)
+    between = torch.empty_like(value, dtype=torch.float32).uniform_(0.1, 0.9, generator=generator)
+    return (low + (high - low) * between).to(value.dtype)
 
 
 def _float_kind(x: Any) -> Any:

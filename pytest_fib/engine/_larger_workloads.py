@@ -278,9 +278,9 @@ class _Tried:
         if not self._always(right, True) or (has_same_values and not self._always(shown, False)):
             return diagnosis
         if _values_of(right) != _values_of(shown):
-            if right.axes != shown.axes:
-                return qualified(diagnosis, f"right at {_sizes_in_words(right)} with normal values")
-            return qualified(_without_place(diagnosis), "right with normal values of these sizes")
+            at = "" if right.axes == shown.axes else f"at {_sizes_in_words(right)} "
+            of = "" if at else " of these sizes"
+            return qualified(_without_place(diagnosis), f"right {at}with normal values{of}")
         if right.axes == shown.axes or not self._is_right_at_its_sizes(right):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
