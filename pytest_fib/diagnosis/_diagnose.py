@@ -74,8 +74,7 @@ def diagnose(
     right = {each.name: each.expected for each in comparisons if each.passed}
     outputs = tuple(WrongOutput.of(each, context.definition) for each in failed)
     diagnosis = explain(Failure(outputs, context, right))
-    also = tuple(each.name for each in failed if each.name != diagnosis.output)
-    diagnosis = diagnosis.model_copy(update={"also": also})
+    diagnosis = diagnosis.model_copy(update={"also": _also(failed, diagnosis)})
     worst = max(failed, key=lambda each: each.rank)
     if worst.shown_by_elements:
         return diagnosis
@@ -84,6 +83,14 @@ def diagnose(
         return diagnosis.model_copy(update={"sentence": worst.describe(), "vague": False})
     details = (*detail_lines(worst.describe()), *diagnosis.details)
     return diagnosis.model_copy(update={"details": details})
+
+
+def _also(failed: Sequence[OutputComparison], diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The other wrong outputs, unless the sentence names them, or explains all of them."""
+    if ": as if " in diagnosis.sentence and not diagnosis.place:
+        return ()
+    named = {diagnosis.output, *re.findall(r"\w+", diagnosis.sentence)}
+    return tuple(each.name for each in failed if each.name not in named)
 
 
 def explain(failure: Failure) -> Diagnosis:
