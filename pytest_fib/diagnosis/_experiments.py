@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, takewhile
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from pytest_fib.diagnosis._wrong_output import (
     take,
 )
 from pytest_fib.verdict import PRECISION, OutputComparison
-from pytest_fib.workloads import once, plan
+from pytest_fib.workloads import bits, once, plan
 
 #: The most that inputs are moved, relatively.
 FURTHEST = 0.15
@@ -162,15 +162,15 @@ class Conditions:
 def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
     """The inputs that make all outputs right if they are 0, or a scalar that is 1.
 
-    None for outputs that are hardly wrong: they may become right by chance. Factors of one product
-    aren't named: where either is 0, nothing is left of it, whatever is wrong in it; nor is one of
-    which the other never is 0, but would leave as much. Nor are more than a few.
+    None for outputs that are hardly wrong: they may become right by chance. Factors of a product
+    aren't named: where one is 0, nothing is left of the others, whatever is wrong with them. No
+    more than a few are.
     """
     context = failure.context
     are_many = all(output.total >= FEW for output in outputs)
     if context.definition is None or not are_many or not any(map(_is_clearly_wrong, outputs)):
         return Conditions()
-    zeros: dict[str, list[torch.Tensor]] = {}
+    zeros: dict[str, tuple[Any, list[torch.Tensor]]] = {}
     others: dict[str, str] = {}
     for name, number, value in _plain_inputs(context):
         compared = _right_with(name, value, outputs, failure)
@@ -180,10 +180,14 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             alike = f"{name} is all alike"
             others[name] = alike if name in others else f"{name} is {bool(number)}"
         elif number == 0:
-            zeros[name] = _expected(outputs, compared)
+            zeros[name] = value, _expected(outputs, compared)
         elif name not in zeros:
             others[name] = f"{name} is {number}"
-    named = tuple(_not_of_one_product(zeros, outputs, failure))
+    named = tuple(
+        name
+        for name, (value, expected) in zeros.items()
+        if _hides_none(name, value, expected, outputs, context)
+    )
     return Conditions(named if len(named) <= NAMED else (), tuple(others.values())[:NAMED])
 
 
@@ -208,22 +212,45 @@ def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
     return ""
 
 
-def _not_of_one_product(
-    zeros: Mapping[str, list[torch.Tensor]], outputs: Sequence[WrongOutput], failure: Failure
-) -> Iterator[str]:
-    """Those inputs that leave something else than any other if they are 0."""
-    left = dict(zeros)
-    for name, value in _factors(failure.context) if zeros else ():
-        compared = failure.context.compared({name: value})
-        if compared is not None and _all_passed(compared, [output.name for output in outputs]):
-            left[name] = _expected(outputs, compared)
-    alike = {
-        name
-        for (one, its), (other, of_other) in combinations(left.items(), 2)
-        if all(map(torch.equal, its, of_other))
-        for name in (one, other)
-    }
-    yield from (name for name in zeros if name not in alike)
+def _hides_none(
+    name: str,
+    zero: Any,
+    expected: Sequence[torch.Tensor],
+    outputs: Sequence[WrongOutput],
+    context: CallContext,
+) -> bool:
+    """Whether all other inputs count where this one is 0, of those that count otherwise.
+
+    One that doesn't is multiplied by it, or limited, and may as well be what is wrong. ``expected``
+    are the wrong elements with the other value.
+    """
+    right = [output.wrong_sample.expected for output in outputs]
+    for other, value in _zeros(context):
+        if other == name:
+            continue
+        sides = [
+            _of_reference(changed, outputs, context)
+            for changed in ({other: value}, {name: zero, other: value})
+        ]
+        both = list(zip(sides, (right, expected), strict=True))
+        counts, still = (side is not None and not _are_same(side, its) for side, its in both)
+        if counts and not still:
+            return False
+    return True
+
+
+def _of_reference(
+    changed: Mapping[str, Any], outputs: Sequence[WrongOutput], context: CallContext
+) -> list[torch.Tensor] | None:
+    """The elements that are wrong, as the reference has them with other values of inputs."""
+    values = None if context.reference_outputs is None else context.reference_outputs(changed)
+    if values is None:
+        return None
+    return [take(values[output.name], output.wrong_sample.at) for output in outputs]
+
+
+def _are_same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
+    return all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in zip(one, other, strict=True))
 
 
 def _right_with(
@@ -394,13 +421,24 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
                 yield name, number, type(value)(number)
 
 
-def _factors(context: CallContext) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors that others may be multiplied by, which never are 0 themselves, as zeros."""
+def _zeros(context: CallContext) -> Iterator[tuple[str, Any]]:
+    """The smallest inputs that are numbers, as zeros, though some never are."""
     assert context.definition is not None
-    rules, tensors = plan(context.definition).rules, context.tensors()
-    for name in sorted(tensors, key=lambda name: tensors[name].numel())[:TRIED]:
-        if isinstance(rules[name], kinds.Scales | kinds.Integers):
-            yield name, torch.zeros_like(once(tensors[name]))
+    rules, inputs = plan(context.definition).rules, context.readable_inputs()
+    numbers = {
+        name: value
+        for name, value in inputs.items()
+        if isinstance(rules[name], (*_FREE, kinds.Integers))
+    }
+    by_size = sorted(numbers, key=lambda name: torch.as_tensor(numbers[name]).numel())
+    for name in by_size[:TRIED]:
+        value = numbers[name]
+        if isinstance(value, torch.Tensor):
+            nothing = once(value).clone()
+            bits(nothing).zero_()
+            yield name, nothing
+        else:
+            yield name, type(value)(0)
 
 
 def _is_beyond(number: int, rule: InputRule) -> bool:

@@ -98,6 +98,8 @@ _TABLE = re.compile(r"(.*_)?(weights?|tables?|embed(?!s(_|$))\w*|bias|cos|sin|lu
 _STEP = re.compile(r"t|(.*_)?steps?")
 #: Functions that tell which elements are equal.
 _UNIQUE = {"unique", "unique_consecutive"}
+#: Functions that count.
+_COUNTS = {"sum", "count_nonzero"}
 #: Functions that tell which elements are among others.
 _AMONG = {"isin"}
 #: Where a mask is among the arguments, and what is put where it is true, or false.
@@ -792,6 +794,8 @@ class _Reader(ast.NodeVisitor):
             self._uses.equated |= {each for each in found if each and None not in found}
         elif name in ("all", "any") and arguments and not self._refuses(node):
             self._note_whole(name, arguments[0])
+        elif name in _COUNTS and arguments and not self._refuses(node):
+            self._note_counted(arguments[0])
         elif name in _MASKED and len(arguments) > 2:
             self._replaced(*(arguments[place] for place in _MASKED[name]))
 
@@ -832,6 +836,21 @@ class _Reader(ast.NodeVisitor):
             self._uses.replaced |= names
         elif depth and (held := self._expressions.calculation(mask)) is not None:
             self._note_whole(name, held, depth - 1)
+
+    def _note_counted(self, mask: ast.expr, depth: int = DEPTH) -> None:
+        """Note of what it is counted how many are NaN, or aren't: there may be nothing else."""
+        match mask:
+            case ast.UnaryOp(op=ast.Invert(), operand=inner):
+                return self._note_counted(inner, depth)
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if (
+                attr in MOVES | TO_FLOATING
+            ):
+                return self._note_counted(inner, depth)
+        names, values = self._asked_by(mask)
+        if any(isnan(value) for value in values):
+            self._uses.replaced |= names
+        elif depth and (held := self._expressions.calculation(mask)) is not None:
+            self._note_counted(held, depth - 1)
 
     def _of_least(self, node: ast.expr, depth: int = DEPTH) -> ast.expr | None:
         """Of which elements a number is the least; None if it is none."""

@@ -116,6 +116,16 @@ def test_factors_that_never_are_0_share_what_an_input_says(judge):
     assert "depends on" not in diagnosis(judge, linear, wrong).sentence
 
 
+def test_what_is_limited_beside_an_input_shares_what_that_says(judge):
+    """Where the target is 0, the aim is too, whatever is subtracted from it."""
+    wrong = (
+        "aim = torch.where(count > 0, 2 * target - total / (count + 1), target).clamp(0, 1)\n"
+        "    return (x - aim[:, None]).square()"
+    )
+    found = [diagnosis(judge, AIM, wrong, n=40, seed=seed).sentence for seed in range(4)]
+    assert not any("depends on target" in each for each in found), found
+
+
 def test_a_step_that_vanishes_beside_its_bound_is_no_cause(judge):
     """With an epsilon of 1 hardly anything is left of an optimiser's step."""
     step = define(

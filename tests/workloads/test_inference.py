@@ -1334,6 +1334,9 @@ def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
         ("(x == -math.inf).all()", True),
         ("torch.isfinite(x).all()", False),
         ("torch.isnan(x).any()", False),
+        ("(~torch.isnan(x)).sum() == 0", True),
+        ("torch.isfinite(x).float().sum() == 0", True),
+        ("torch.isneginf(x).sum() == 1", False),
     ],
 )
 def test_all_of_an_input_may_be_infinite_or_nan_if_the_reference_asks_for_that(asks, may_be):
