@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from pytest_fib.data import Definition, Workload
 
-#: How many elements are shown of an input, from the first.
-SHOWN = 8
+#: How many elements are shown of an input: from the first, or of its first and its last row each.
+SHOWN, SHOWN_OF_ROWS = 8, 5
 
 
 def add_parser(subparsers: Any) -> None:
@@ -48,7 +48,7 @@ def _run(given: Namespace) -> int:
 
 
 def _values(definition: Definition, workload: Workload, root: Path) -> Iterator[str]:
-    """A line for each input: ``ids  int32[64]  -1 to 31: 5, -1, 0, 31, ...``."""
+    """A line for each input: ``ids  int32[64]  -1 to 31, 9 different: 5, -1, 0, 31, ...``."""
     import torch
 
     from pytest_fib.workloads import dtype_name, make_inputs
@@ -64,7 +64,10 @@ def _values(definition: Definition, workload: Workload, root: Path) -> Iterator[
 
 
 def _extent(tensor: torch.Tensor) -> str:
-    """The least and the most number, and the first few; of float4, bytes. Nothing of none."""
+    """The least and the most number, how many there are, and some; of float4, bytes.
+
+    Nothing of none.
+    """
     import torch
 
     if not tensor.numel():
@@ -74,9 +77,18 @@ def _extent(tensor: torch.Tensor) -> str:
     known = numbers[~numbers.isnan()]
     nan = " and nan" if 0 < known.numel() < numbers.numel() else ""
     ends = [known.min(), known.max()] if known.numel() else [numbers.min()]
-    first = ", ".join(map(_short, numbers.flatten()[:SHOWN].tolist()))
-    more = ", ..." if tensor.numel() > SHOWN else ""
-    return f"  {' to '.join(_short(end.item()) for end in ends)}{nan}: {first}{more}"
+    rows = numbers.reshape(-1, numbers.shape[-1]) if numbers.dim() > 1 else numbers.reshape(1, -1)
+    count = f", {len(known.unique())} different" if known.numel() > 1 else ""
+    if len(rows) > 1:
+        some = f"{_some(rows[0], SHOWN_OF_ROWS)}; last row {_some(rows[-1], SHOWN_OF_ROWS)}"
+    else:
+        some = _some(rows[0], SHOWN)
+    return f"  {' to '.join(_short(end.item()) for end in ends)}{nan}{count}: {some}"
+
+
+def _some(row: torch.Tensor, most: int) -> str:
+    """The first few numbers."""
+    return ", ".join([*map(_short, row[:most].tolist()), *(["..."] if len(row) > most else [])])
 
 
 def _short(number: float) -> str:

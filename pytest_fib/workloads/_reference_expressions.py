@@ -509,7 +509,8 @@ class Expressions:
         if known is not None:
             own = known[dim] if -len(known) <= dim < len(known) else OTHER
             return None if own in (ONE, OTHER) else own
-        if dropped is None or self.source(tensor) is not None:
+        is_joined = called(self.value_of(tensor) or tensor) in ("cat", "concat", "stack")
+        if dropped is None or is_joined or self.source(tensor) is not None:
             return None
         outputs = [tuple(spec.shape or ())[dropped:] for spec in self._outputs.values()]
         axes = {shape[dim] for shape in outputs if -len(shape) <= dim < len(shape)}
