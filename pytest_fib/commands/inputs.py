@@ -78,7 +78,7 @@ def _extent(tensor: torch.Tensor) -> str:
     nan = " and nan" if 0 < known.numel() < numbers.numel() else ""
     ends = [known.min(), known.max()] if known.numel() else [numbers.min()]
     rows = numbers.reshape(-1, numbers.shape[-1]) if numbers.dim() > 1 else numbers.reshape(1, -1)
-    count = f", {len(known.unique())} different" if known.numel() > 1 else ""
+    count = f", {torch.unique(known).numel()} different" if known.numel() > 1 else ""
     if len(rows) > 1:
         some = f"{_some(rows[0], SHOWN_OF_ROWS)}; last row {_some(rows[-1], SHOWN_OF_ROWS)}"
     else:
@@ -88,7 +88,8 @@ def _extent(tensor: torch.Tensor) -> str:
 
 def _some(row: torch.Tensor, most: int) -> str:
     """The first few numbers."""
-    return ", ".join([*map(_short, row[:most].tolist()), *(["..."] if len(row) > most else [])])
+    shown = ", ".join(map(_short, row[:most].tolist()))
+    return f"{shown}, ..." if len(row) > most else shown
 
 
 def _short(number: float) -> str:

@@ -839,18 +839,21 @@ class _Reader(ast.NodeVisitor):
 
     def _note_counted(self, mask: ast.expr, depth: int = DEPTH) -> None:
         """Note of what it is counted how many are NaN, or aren't: there may be nothing else."""
+        names, values = self._asked_by(mask)
+        if any(map(isnan, values)):
+            self._uses.replaced |= names
+        inner: ast.expr | None = None
         match mask:
             case ast.UnaryOp(op=ast.Invert(), operand=inner):
-                return self._note_counted(inner, depth)
+                pass
             case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if (
-                attr in MOVES | TO_FLOATING
+                attr in TO_FLOATING | MOVES
             ):
-                return self._note_counted(inner, depth)
-        names, values = self._asked_by(mask)
-        if any(isnan(value) for value in values):
-            self._uses.replaced |= names
-        elif depth and (held := self._expressions.calculation(mask)) is not None:
-            self._note_counted(held, depth - 1)
+                pass
+            case ast.Name():
+                inner = self._expressions.calculation(mask)
+        if inner is not None and depth:
+            self._note_counted(inner, depth - 1)
 
     def _of_least(self, node: ast.expr, depth: int = DEPTH) -> ast.expr | None:
         """Of which elements a number is the least; None if it is none."""

@@ -2260,6 +2260,54 @@ def test_all_that_is_unknown_is_named_with_rules_to_paste():
     assert why_not_generated(given) is None
 
 
+def test_no_output_says_how_long_joined_tensors_are():
+    data = signature("op", "n steps dim win=3",
+                     "x[n,steps,dim]:f32 pool[n,dim,win]:f32 taken[n]:i32",
+                     "y[n,dim,win]:f32")  # fmt: skip
+    data["inputs"]["taken"]["description"] = "0 to steps"
+    data["reference"] = (
+        "import torch\ndef run(x, pool, taken):\n    out = pool.clone()\n"
+        "    for b, a in enumerate(taken.tolist()):\n"
+        "        out[b] = torch.cat([pool[b], x[b, :a].T], 1)[:, a : a + pool.shape[2]]\n"
+        "    return out\n"
+    )
+    assert str(plan(Definition.model_validate(data)).rules["taken"]) == (
+        "seq_lens, max steps, allow_empty True"
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "below"),
+    [
+        ("torch.bincount(g * 4 + b, minlength=count * 4)", ("groups", "4")),
+        ("torch.zeros(count * x.shape[0]).index_add(0, g * x.shape[0] + b, x)", ("groups", "n")),
+        ("torch.zeros(count, 4).reshape(-1).index_add(0, b + 4 * g, x)", (None, None)),
+        ("table.reshape(-1)[g * table.shape[1] + b]", ("rows", "cols")),
+        ("table.flatten()[g * 5 + b]", ("rows", "5")),
+        ("table.flatten()[g * 7 + b]", (None, None)),
+    ],
+)
+def test_indices_that_are_joined_to_one_are_each_below_their_size(how, below):
+    data = signature("op", "n groups rows cols=5", "x[n]:f32 table[rows,cols]:f32 g[n]:i64 b[n]:i64"
+                     " count:i32", "y[groups]:f32", "groups == count")  # fmt: skip
+    data["reference"] = (
+        f"import torch\ndef run(x, table, g, b, count):\n"
+        f"    z = {how}\n    return z.sum() + torch.zeros(count)\n"
+    )
+    planned = plan(Definition.model_validate(data))
+    found = [getattr(planned.rules[name], "below", None) for name in ("g", "b")]
+    assert tuple(each and str(each) for each in found) == below
+
+
+def test_an_argument_of_a_helper_goes_by_its_own_name():
+    data = signature("op", "n", "x[n]:f32 beta:f32", "y[n]:f32")
+    data["reference"] = (
+        "def mix(x, share):\n    rest = 1.0 if share == 1 else 1.0 - share\n    return x * rest\n"
+        "def run(x, beta):\n    y = mix(x, beta)\n    return y\n"
+    )
+    assert str(plan(Definition.model_validate(data)).rules["beta"]) == "uniform, min 0.0, max 1.0"
+
+
 def test_a_description_of_which_nothing_is_read_is_named():
     data = signature("op", "n", "order[n]:i64 bits[n]:u8 x[n]:f32", "y[n]:f32")
     data["inputs"]["order"]["description"] = "Where each comes from"
