@@ -128,7 +128,7 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     if share(opposite) >= SOME and share(infinite | lost | opposite) >= MOST:
         yield "infinity", f"wrong infinities{where(output)}"
     extra, missing = ~got.isfinite() & expected.isfinite(), got.isfinite() & ~expected.isfinite()
-    if min(share(extra), share(missing)) >= SOME and share(extra | missing) >= MOST:
+    if min(share(extra), share(missing)) >= SOME and share(extra | missing) >= NEARLY_ALL:
         pattern, special = "infinity", f"{float(got[extra][0]):g}"
         if special == "nan":
             pattern, special = "nan", "NaN"
@@ -141,13 +141,19 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
         are_all = share(got.isinf()) >= NEARLY_ALL
         yield "infinity", words if are_all else f"{words}, and wrong {how_many(output)} in all"
     if share(got.isnan() & ~expected.isnan()) >= MOST:
-        right = "infinity is" if share(expected.isinf()) >= MOST else "numbers are"
-        yield "nan", _instead("NaN", where(output), right)
+        yield "nan", _instead("NaN", where(output), _numbers_in_words(expected[got.isnan()]))
     rounded = expected.to(output.got.dtype).double()
     lost = ~rounded.isfinite() & got.isfinite()
     if share(lost) >= MOST:
         special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded[lost].min()):g}"
         yield "lost special value", _instead("finite numbers", where(output), f"{special} is")
+
+
+def _numbers_in_words(expected: torch.Tensor) -> str:
+    """What is expected, before ``expected``; a few infinities are infinities as well."""
+    if not bool(expected.isinf().any()):
+        return "numbers are"
+    return "infinity is" if bool(expected.isinf().all()) else "numbers and infinities are"
 
 
 def _instead(values: str, place: str, right: str) -> str:
@@ -205,8 +211,9 @@ def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
 
 
 def _zeros(output: WrongOutput, expected: torch.Tensor) -> str:
-    """``zeros``; of integers that should all be one other number, which: 0 may be a result too."""
-    if output.got.is_floating_point() or vary(expected):
+    """``zeros``; of what should all be one other number, which: 0 may be a result too."""
+    is_one_number = len(expected) == 1 and output.got.is_floating_point()
+    if is_one_number or vary(expected):
         return "zeros"
     return f"0 in place of {output.digits(expected[0])}"
 

@@ -58,6 +58,8 @@ OF_THESE_INPUTS = (
 OF_MEMORY = ("unwritten", "stale")
 #: What a place says of what is expected there.
 WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
+#: What a place says of how much is wrong there.
+PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -74,7 +76,8 @@ def diagnose(
     right = {each.name: each.expected for each in comparisons if each.passed}
     outputs = tuple(WrongOutput.of(each, context.definition) for each in failed)
     diagnosis = explain(Failure(outputs, context, right))
-    diagnosis = diagnosis.model_copy(update={"also": _also(failed, diagnosis)})
+    also = tuple(each.name for each in failed if each.name != diagnosis.output)
+    diagnosis = diagnosis.model_copy(update={"also": also})
     worst = max(failed, key=lambda each: each.rank)
     if worst.shown_by_elements:
         return diagnosis
@@ -83,14 +86,6 @@ def diagnose(
         return diagnosis.model_copy(update={"sentence": worst.describe(), "vague": False})
     details = (*detail_lines(worst.describe()), *diagnosis.details)
     return diagnosis.model_copy(update={"details": details})
-
-
-def _also(failed: Sequence[OutputComparison], diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The other wrong outputs, unless the sentence names them, or explains all of them."""
-    if ": as if " in diagnosis.sentence and not diagnosis.place:
-        return ()
-    named = {diagnosis.output, *re.findall(r"\w+", diagnosis.sentence)}
-    return tuple(each.name for each in failed if each.name not in named)
 
 
 def explain(failure: Failure) -> Diagnosis:
@@ -209,6 +204,8 @@ def _diagnosis(
     pattern: str, sentence: str, output: WrongOutput, location: Location | None
 ) -> Diagnosis:
     elements = _worst_elements(output)
+    if pattern in ("copied input", "swapped outputs"):  # what is right there may hold these as well
+        sentence = PARTLY.sub(r"in the \1 that are wrong, at", sentence)
     tiles = location.tiles if location and location.phrase in sentence else {}
     return Diagnosis(
         sentence=f"{output.name}: {sentence}",

@@ -184,7 +184,10 @@ def _another(output: WrongOutput, failure: Failure, value: float, *, factor: boo
         for other in elsewhere.outputs:
             if other.name == output.name and vary(other.wrong_sample.expected.abs()):
                 fit = LinearFit.of(other.wrong_sample, factor=factor)
-                if bool(fit.good) and abs(float(fit.value) - value) > least:
+                is_another = abs(float(fit.value) - value) > least
+                if not output.got.is_floating_point():  # all but whole ones are fitted
+                    is_another = round(float(fit.value)) != round(value)
+                if bool(fit.good) and is_another:
                     return float(fit.value)
     return None
 

@@ -43,6 +43,8 @@ LEAST_LIMIT = 1024
 ALL_BUT = "everywhere but "
 #: Where only zeros or -inf are expected.
 PADDING = "padding region"
+#: A triangle of square matrices, or their diagonal; and how many rows these have at least.
+TRIANGLE, LEAST_SQUARE = "triangle", 3
 #: How a place begins that is where some number is expected, or where it isn't.
 ONLY_WHERE, WHEREVER = "only where", "wherever"
 #: The largest number that is named as the only one that is expected.
@@ -115,7 +117,7 @@ def localize(output: WrongOutput) -> Location | None:
         return Location(name, f"in {phrase} element")
     if _is_everywhere(output):
         return _everywhere(output)
-    return _padding(output) or _along_dimensions(output)
+    return _padding(output) or _triangle(output) or _along_dimensions(output)
 
 
 def held(location: Location, output: WrongOutput, other: WrongOutput) -> Location | None:
@@ -126,6 +128,8 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
     """
     if location.name == LAST and not location.at:  # a single element
         return location if bool(other.wrong.flatten()[-1]) else None
+    if location.name == TRIANGLE:
+        return location if _triangle(other) == location else None
     if location.name == PADDING and _padding(other) is None:
         place = _along_dimensions(output)
         return place and held(place, output, other)
@@ -224,9 +228,30 @@ def _padding(output: WrongOutput) -> Location | None:
         return None  # of two values, 0 is no less one than the other
     value = "0" if bool((output.wrong_sample.expected == 0).any()) else "-inf"
     place = _along_dimensions(output)
-    is_named = place and place.dense and not place.phrase.startswith(ALL_BUT)
+    such = every == float(value)  # where all of these are wrong, that they are says enough
+    is_enough = share(take(output.wrong, output.any_sample.at[such]).bool()) >= NEARLY_WHOLE
+    is_named = place and place.dense and not place.phrase.startswith(ALL_BUT) and not is_enough
     where = f"{place.phrase}, where" if place and is_named else ONLY_WHERE
     return Location(PADDING, f"{where} {value} is expected")
+
+
+def _triangle(output: WrongOutput) -> Location | None:
+    """A triangle, or the diagonal, of square matrices: nearly all of it in all of them."""
+    *_, rows, columns = (0, 0, *output.shape)
+    if rows != columns or rows < LEAST_SQUARE:
+        return None
+    wrong = output.wrong.reshape(-1, rows, columns)
+    below, above = (wrong.new_ones(rows, columns).tril(-1), wrong.new_ones(rows, columns).triu(1))
+    diagonal = ~(below | above)
+    for words, where in (
+        ("on the diagonal", diagonal), ("above the diagonal", above),
+        ("below the diagonal", below), ("on the diagonal and above", above | diagonal),
+        ("on the diagonal and below", below | diagonal),
+    ):  # fmt: skip
+        is_inside = not bool(wrong[:, ~where].any())
+        if is_inside and share(wrong[:, where]) >= NEARLY_WHOLE:
+            return Location(TRIANGLE, words)
+    return None
 
 
 def _only_value(output: WrongOutput, expected: torch.Tensor) -> str | None:

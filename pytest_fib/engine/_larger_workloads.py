@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
@@ -53,6 +53,9 @@ OTHER_SEEDS = 5
 #: How many workloads that fail are asked whether they show the same, and how many if the first few
 #: do; and how many seeds are tried.
 ENOUGH, FIRST, SEEDS_ASKED = 4, 2, 6
+#: The least size of an axis that may be the first beyond a switch; and with which seeds one less
+#: has to be right, and that one wrong.
+LEAST_SWITCH, SWITCH_SEEDS = 9, (0, 1, 2)
 #: The relative error of an element from which one isn't like those of rounding.
 LARGE_ERROR = 0.25
 #: Patterns of all elements or rows, which larger workloads would show too.
@@ -91,7 +94,7 @@ def diagnose_failure(
     """
     if not has_pattern(outcome):
         return outcome
-    tried = _Tried(definition, workload, outcome, _remembering(evaluate))
+    tried = _Tried(definition, workload, outcome, _Remembering(evaluate))
     own = None
     for shown in (*_larger(definition, workload, max_bytes), workload):
         diagnosis = tried.explained(shown)
@@ -108,23 +111,23 @@ def diagnose_failure(
     found = tried.vague() if own is None else tried.as_it_holds(own, max_bytes)
     if found is not None:
         found = tried.unless_right(tried.agreed(found, max_bytes))
+        found = tried.with_all_outputs(tried.from_its_size(found))
     return _with_diagnosis(outcome, found)
 
 
-def _remembering(
-    evaluate: Callable[[Workload], Evaluation | None],
-) -> Callable[[Workload], Evaluation | None]:
+@dataclass
+class _Remembering:
     """The same, but a workload that is asked about again isn't evaluated again."""
-    known: dict[str, Evaluation] = {}
 
-    def remembered(workload: Workload) -> Evaluation | None:
+    asked: Callable[[Workload], Evaluation | None]
+    known: dict[str, Evaluation] = field(default_factory=dict)
+
+    def __call__(self, workload: Workload) -> Evaluation | None:
         key = repr(workload)  # a recorded one's uuid may be anything
-        outcome = known.get(key) or evaluate(workload)
+        outcome = self.known.get(key) or self.asked(workload)
         if outcome is not None:
-            known[key] = outcome
+            self.known[key] = outcome
         return outcome
-
-    return remembered
 
 
 @dataclass
@@ -134,7 +137,7 @@ class _Tried:
     definition: Definition
     workload: Workload
     outcome: Evaluation
-    evaluate: Callable[[Workload], Evaluation | None]
+    evaluate: _Remembering
     first: Diagnosis | None = None
     right: Workload | None = None
 
@@ -284,6 +287,33 @@ class _Tried:
         if right.axes == shown.axes or not self._is_right_at_its_sizes(right):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
+
+    def from_its_size(self, diagnosis: Diagnosis) -> Diagnosis:
+        """A vague diagnosis of the smallest workload, with the axis of which one less is right."""
+        own = self.workload
+        if diagnosis.pattern not in VAGUE_PATTERNS or " (right " in diagnosis.sentence:
+            return diagnosis
+        for axis, size in own.axes.items():
+            axes = {**own.axes, axis: size - 1}
+            if size < LEAST_SWITCH or not in_domain(self.definition, axes):
+                continue
+            less = make_workload(self.definition, axes, own.seed, own.regime)
+            if all(self._passes(less, by) for by in SWITCH_SEEDS) and not any(
+                self._passes(own, by) is not False for by in SWITCH_SEEDS
+            ):
+                return qualified(diagnosis, f"right at {axis}={size - 1}")
+        return diagnosis
+
+    def with_all_outputs(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The diagnosis, with all other outputs that are wrong with any inputs that were tried.
+
+        In the smallest workload some may be right by chance, as where nothing is moved.
+        """
+        outcomes = (self.outcome, *self.evaluate.known.values())
+        found = [each for each in map(_diagnosis_of, outcomes) if each is not None]
+        wrong = {name for each in found for name in (each.output, *each.also)}
+        also = tuple(name for name in self.definition.outputs if name in wrong - {diagnosis.output})
+        return diagnosis.model_copy(update={"also": also})
 
     def _always(self, workload: Workload, passes: bool) -> bool:
         """Whether a workload passes, or fails, with values of several other seeds."""

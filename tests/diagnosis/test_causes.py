@@ -1,5 +1,7 @@
 """First lines name what is wrong first, and no cause that only certain values suggest."""
 
+import re
+
 import pytest
 import torch
 
@@ -218,3 +220,75 @@ def test_what_wraps_to_the_last_of_an_axis_is_no_loop_that_ends_early():
 def test_a_larger_workload_that_is_right_at_all_values_is_named():
     found = found_of(SCALE, lambda x: x * 3 if len(x) > 7 else x.sin(), {"n": 2})
     assert " (right at n=" in found.sentence
+
+
+def test_a_size_up_to_which_a_kernel_is_right_is_named():
+    def switched(x):
+        return x * 3 + x.square() * (x > 1.5) * (len(x) > 40)
+
+    found = found_of(SCALE, switched, {"n": 41})
+    assert found.sentence.startswith("y: wrong at ")
+    assert found.sentence.endswith(" (right at n=40)")
+    always = found_of(SCALE, lambda x: x * 3 + x.square() * (x > 1.5), {"n": 41})
+    assert "right at" not in always.sentence
+
+
+def test_an_output_that_is_right_by_chance_is_named_where_other_inputs_show_it():
+    """With a rate of 0 the step is right, though what it steps by isn't."""
+    step = define(
+        {"p": "float32[n, d]", "g": "float32[n, d]", "rate": "float32"},
+        {"m": "float32[n, d]", "new_p": "float32[n, d]"},
+        "m = g * 0.1\n    return m, p - rate * m",
+        rules={"rate": {"kind": "uniform", "min": 0.0, "max": 0.5, "ends": True}},
+    )
+
+    def wrong(p, g, rate):
+        m = torch.where(g > 1, g * 0.2, g * 0.1)
+        return m, p - rate * m
+
+    seed = next(
+        each for each in range(99) if make_workload(step, {"n": 5}, each).inputs["rate"].value == 0
+    )
+    found = found_of(step, wrong, {"n": 5}, seed)
+    assert (found.output, found.also) == ("m", ("new_p",))
+
+
+def test_one_number_that_is_missing_everywhere_is_named(judge):
+    scales = define(
+        {"x": "float32[n, d]"},
+        {"s": "float32[n]"},
+        "most = x.abs().amax(1)\n    return torch.where(most > 0, most, 1.0)",
+    )
+    wrong = "return x.abs().amax(1)"
+    found = diagnosis(judge, scales, wrong, regime={"values": "zeros"})
+    assert found.sentence.startswith("s: 0 in place of 1")
+
+
+def test_of_a_place_that_holds_an_input_in_part_it_is_said_that_the_rest_is_right(judge):
+    moved = define(
+        {"x": "float32[n, d]", "pool": "float32[n, d]", "gate": "float32[n, d]"},
+        {"out": "float32[n, d]"},
+        "return torch.where(gate > 0.9, x, pool)",
+    )
+    wrong = "y = torch.where(gate > 0.9, x, pool)\n    y[:, 59:] = pool[:, 59:]\n    return y"
+    found = diagnosis(judge, moved, wrong, n=300)
+    part = r"equal to the input pool in the \d+ % of elements that are wrong"
+    assert re.match(rf"out: {part}, at the last 5 of 64 along d", found.sentence), found.sentence
+
+
+def test_an_offset_that_is_a_number_of_the_inputs_is_no_constant(judge):
+    """Numbers begin at 0, not at what was counted before."""
+    rules = {"before": {"kind": "integers", "min": 0, "max": 10**7}}
+    counts = define(
+        {"before": "int64[n]", "x": "float32[n]"},
+        {"y": "int64[n]"},
+        "return before[:1] + torch.arange(len(x))",
+        rules=rules,
+    )
+    tried = [
+        outcome(judge, counts, "return torch.arange(len(x))", n=9, seed=seed).diagnosis
+        for seed in range(24)
+    ]
+    found = [each.sentence for each in tried if each is not None]
+    assert found
+    assert not any(re.search(r"by (\S+), by \1 with", each) for each in found), found

@@ -571,7 +571,30 @@ def test_what_is_expected_is_said_once():
     expected = normal((48, 1024))
     expected[7:9] = 0
     found = explained(NORM, put(slice(7, 9), value=math.nan), expected)
+    assert found.sentence == "out: NaN only where 0 is expected"
+    expected[20:30] = 0  # of which not all are wrong
+    found = explained(NORM, put(slice(7, 9), value=math.nan), expected)
     assert found.sentence == "out: NaN at batch 7..8, where 0 is expected"
+
+
+@pytest.mark.parametrize(
+    ("which", "place"),
+    [
+        (lambda i, j: i < j, "above the diagonal"),
+        (lambda i, j: i > j, "below the diagonal"),
+        (lambda i, j: i == j, "on the diagonal"),
+        (lambda i, j: i <= j, "on the diagonal and above"),
+        (lambda i, j: (i < j) & (i % 2 == 0), None),
+    ],
+)
+def test_a_triangle_of_a_square_is_a_place(which, place):
+    i = torch.arange(12)
+    marked = which(i[:, None], i)
+    matrices = (("batch", "n", "n"), (30, 12, 12), torch.float32)
+    found = explained(matrices, lambda x: torch.where(marked, x.sin() + 9, x))
+    assert (place is not None and found.sentence.endswith(f" wrong {place}")) or (
+        place is None and "diagonal" not in found.sentence
+    )
 
 
 @pytest.mark.parametrize("kind", [NORM, GEMM])
