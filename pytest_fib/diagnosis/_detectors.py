@@ -61,7 +61,7 @@ SLICES, LEAST_MARKS, MARKS, MOST_SLICES = 64, 4, 24, 8192
 MOST_ALIKE, MOST_LIKE = 1.5, 512
 #: What is rounded again and again, or averaged, has other errors than its dtype's: none is named.
 ROUNDING = (
-    "like those of rounding (bfloat16's are up to 0.4 %, float16's 0.05 %) or of cancellation"
+    "like those of rounding (each in bfloat16 is up to 0.4 %, in float16 0.05 %) or of cancellation"
 )
 #: The largest errors, as a share of a row's scale, that are said to be like those of rounding, and
 #: that are called small.

@@ -51,6 +51,8 @@ BELOW_TURNS = 12
 ASKED_TURNS = 3
 #: Of so many workloads, one has tensors that are 0 in a part.
 QUIET_TURNS = 4
+#: Of so many, one has zeros at the same places of all inputs.
+ZERO_TURNS = 8
 #: Of so many workloads, one has a few different integers where some are put in order; how many.
 KEY_TURNS, FEW_KEYS = 4, 3
 #: The largest number of an implementation's source that floating tensors have: others stand for
@@ -104,6 +106,7 @@ def put_telling_values(
         if uses.calls & RUNNING:
             _make_rising(tensor, context)
         _make_quiet(tensor, context)
+        _put_zeros(tensor, context)
     if tensor.is_floating_point():
         _make_close(tensor, name, context, before)
         _put_picked_first(tensor, name, context, before)
@@ -254,14 +257,29 @@ def _make_quiet(tensor: torch.Tensor, context: FillContext) -> None:
 
     As frames of silence at the end of a recording: rows alone are 0 in other workloads.
     """
-    may_be = context.regime.get("values", "normal") in ANY
-    if not may_be or tensor.dim() < 3 or context.turn % QUIET_TURNS != 1:
-        return
-    if "zeros" not in value_patterns(context.definition):
+    if not _may_have_zeros(context) or tensor.dim() < 3 or context.turn % QUIET_TURNS != 1:
         return
     dim = context.turn // QUIET_TURNS % (tensor.dim() - 1)
     n = tensor.shape[dim]
     tensor.narrow(dim, n - n // 3, n // 3).zero_()
+
+
+def _put_zeros(tensor: torch.Tensor, context: FillContext) -> None:
+    """Make an element 0, and one row of a matrix, in one workload of eight, in all inputs the same.
+
+    As of two vectors, of which neither has a direction then.
+    """
+    if not _may_have_zeros(context) or context.shared_turn % ZERO_TURNS != 5:
+        return
+    tensor.view(-1)[tensor.numel() // 2] = 0
+    if tensor.dim() > 1:
+        tensor.flatten(0, -2)[row_count(tensor) // 3] = 0
+
+
+def _may_have_zeros(context: FillContext) -> bool:
+    """Whether the pattern has elements of any size, and the definition allows all to be 0."""
+    has_any = context.regime.get("values", "normal") in ANY
+    return has_any and "zeros" in value_patterns(context.definition)
 
 
 def _make_close(

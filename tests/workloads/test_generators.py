@@ -1749,3 +1749,14 @@ def test_near_a_large_number_integers_stay_within_their_range():
     for made in _held("def run(x):\n    return x * 1.0", {"x": (["n"], "int64")}, rules,
                       near=str(most + 1)):  # fmt: skip
         assert int(made["x"].max()) <= most
+
+
+def test_inputs_are_0_at_the_same_places_now_and_then():
+    inputs = {"x": (["n", "k"], "float32"), "y": (["n", "k"], "bfloat16")}
+    made = _held("def run(x, y):\n    return (x * y).sum(1)", inputs)
+    both = [(each["x"] == 0) & (each["y"] == 0) for each in made]
+    some = [where for where in both if where.any() and not where.all()]
+    assert some
+    assert any(bool(where.all(1).any()) for where in some)
+    shifted = _held("def run(x, y):\n    return (x * y).sum(1)", inputs, values="shifted")
+    assert all(bool((each["x"] != 0).all()) for each in shifted)
