@@ -48,7 +48,7 @@ def _run(given: Namespace) -> int:
 
 
 def _values(definition: Definition, workload: Workload, root: Path) -> Iterator[str]:
-    """A line for each input: ``ids  int32[64]  -1 to 31, 9 different: 5, -1, 0, 31, ...``."""
+    """A line for each input: ``ids  int32[64]  -1 to 31, 9 distinct: 5, -1, 0, 31, ...``."""
     import torch
 
     from pytest_fib.workloads import dtype_name, make_inputs
@@ -78,7 +78,7 @@ def _extent(tensor: torch.Tensor) -> str:
     nan = " and nan" if 0 < known.numel() < numbers.numel() else ""
     ends = [known.min(), known.max()] if known.numel() else [numbers.min()]
     rows = numbers.reshape(-1, numbers.shape[-1]) if numbers.dim() > 1 else numbers.reshape(1, -1)
-    count = f", {torch.unique(known).numel()} different" if known.numel() > 1 else ""
+    count = f", {torch.unique(known).numel()} distinct" if known.numel() > 1 else ""
     if len(rows) > 1:
         some = f"{_some(rows[0], SHOWN_OF_ROWS)}; last row {_some(rows[-1], SHOWN_OF_ROWS)}"
     else:

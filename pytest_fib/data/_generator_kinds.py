@@ -233,7 +233,8 @@ class Uniform(GeneratorKind, dtypes="floating", scalars=True, bulk=True, element
 class Integers(GeneratorKind, dtypes="not packed", scalars=True):
     """Numbers from `min` to `max` in steps of `step`, both included; `ends` as for uniform.
 
-    Whole numbers, unless `step` is a fraction, as it may be in a floating tensor.
+    Whole numbers, unless `step` is a fraction, as it may be in a floating tensor. Any of the
+    `sentinels` may be anywhere instead.
     """
 
     kind: Literal["integers"] = "integers"
@@ -241,6 +242,7 @@ class Integers(GeneratorKind, dtypes="not packed", scalars=True):
     max: Annotated[Number, Held(), Whole.UNLESS_STEPPED, Limit(">=", "min")] = 1
     step: Annotated[Number, Limit(">", 0)] = 1
     ends: Flag = False
+    sentinels: Annotated[Annotated[list[int], Field(min_length=1)] | None, Held()] = None
 
 
 class OneOf(GeneratorKind, dtypes="numbers", scalars=True):

@@ -1,7 +1,7 @@
 """What came of one implementation on one workload."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -77,6 +77,10 @@ def _of_axes_alone(workload: Raw) -> Raw:
     return {"axes": workload} if workload else None
 
 
+def _are_wrong(names: Sequence[str]) -> str:
+    return f"{shortened(names, 3)} {'is' if len(names) == 1 else 'are'} wrong"
+
+
 class Diagnosis(Record):
     """Why an evaluation failed, for programs; a log or a terminal renders it.
 
@@ -85,15 +89,17 @@ class Diagnosis(Record):
     tried, ``out of memory`` what found none left. `place` names where they are ("last tile").
     `sentence` is one line for people, `details` more lines below it. It is about `output`, of
     which `element` is the worst one; `vague` says that the sentence needs it. `also` are the other
-    outputs that are wrong. `tiles` has the axes at whose end the sentence guesses a rest after
-    tiles, and their size. `shown_by` is the workload that shows the pattern, where it isn't that of
-    the evaluation: most often a larger one.
+    outputs that are wrong, `elsewhere` those that are with other inputs that were tried. `tiles`
+    has the axes at whose end the sentence guesses a rest after tiles, and their size. `shown_by` is
+    the workload that shows the pattern, where it isn't that of the evaluation: most often a larger
+    one.
     """
 
     sentence: str
     output: Annotated[str, Field(exclude_if=_is_empty)] = ""
     element: Annotated[str, Field(exclude_if=_is_empty)] = ""
     also: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
+    elsewhere: Annotated[tuple[str, ...], Field(exclude_if=_is_empty)] = ()
     vague: Annotated[bool, Field(exclude_if=_is_empty)] = False
     pattern: Annotated[str, Field(exclude_if=_is_empty)] = ""
     place: Annotated[str, Field(exclude_if=_is_empty)] = ""
@@ -106,8 +112,9 @@ class Diagnosis(Record):
     @property
     def headline(self) -> str:
         """The sentence, what else is wrong, and the worst element where it says little without."""
-        verb = "is" if len(self.also) == 1 else "are"
-        also = f" ({shortened(self.also, 3)} {verb} wrong too)" if self.also else ""
+        parts = [f"{_are_wrong(self.also)} too"] if self.also else []
+        parts += [f"{_are_wrong(self.elsewhere)} with other inputs"] if self.elsewhere else []
+        also = f" ({', '.join(parts)})" if parts else ""
         return f"{self.sentence}{also}{f'; {self.element}' if self.vague else ''}"
 
     @property

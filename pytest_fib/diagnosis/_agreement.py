@@ -54,7 +54,7 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
     if 2 * len(_like(own, others)) >= len(others):
         alike = [own, *_like(own, others)]
     else:
-        vague = [each for each in (own, *others) if _isonly_wrong(each)]
+        vague = [each for each in (own, *others) if _is_only_wrong(each)]
         alike = _most(own.output, others) or [x for x in vague if x.output == own.output]
     if not alike:
         return only_wrong(own)
@@ -71,12 +71,12 @@ def _like(diagnosis: Diagnosis, others: Sequence[Diagnosis]) -> list[Diagnosis]:
 
     A pattern may show in several outputs that are equally wrong.
     """
-    if _isonly_wrong(diagnosis):
-        return [each for each in others if _isonly_wrong(each) and each.output == diagnosis.output]
+    if _is_only_wrong(diagnosis):
+        return [each for each in others if _is_only_wrong(each) and each.output == diagnosis.output]
     return [each for each in others if each.pattern == diagnosis.pattern]
 
 
-def _isonly_wrong(diagnosis: Diagnosis) -> bool:
+def _is_only_wrong(diagnosis: Diagnosis) -> bool:
     """Whether a diagnosis says no more than that an output is wrong, and where."""
     return diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place, "follows an input")
 
@@ -87,7 +87,7 @@ def _most(output: str, others: Sequence[Diagnosis]) -> list[Diagnosis]:
     largest = max((_like(each, own) for each in own), key=len, default=[])
     is_agreed = len(largest) >= VOTES and 2 * len(largest) > len(others)
     may_be = is_agreed and largest[0].pattern not in BY_CHANCE
-    return largest if may_be and not _isonly_wrong(largest[0]) else []
+    return largest if may_be and not _is_only_wrong(largest[0]) else []
 
 
 def _place_of(diagnosis: Diagnosis) -> str:
@@ -111,7 +111,7 @@ def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
     elif 2 * places[usual] < len(alike) and COUNTED in places:
         usual = COUNTED
     found = [each for each in alike if _place_of(each) == usual]
-    if not _isonly_wrong(found[0]):
+    if not _is_only_wrong(found[0]):
         return found[0]
     # Without a place, a sentence of another workload would need its element.
     found = [each for each in found if each is alike[0] or _says_where(each)]
@@ -172,7 +172,7 @@ def _of_certain_values(own: Diagnosis) -> Diagnosis:
     """A diagnosis that no other workload shows: what needs certain values, but not where."""
     if own.pattern in OF_THESE_INPUTS and own.pattern not in VAGUE_PATTERNS:
         return own.model_copy(update={"sentence": EVERYWHERE.sub("", own.sentence), "vague": True})
-    is_count = COUNT.search(own.sentence) and _isonly_wrong(own)
+    is_count = COUNT.search(own.sentence) and _is_only_wrong(own)
     says_which = EXPECTED.search(own.sentence) or WHERE_ZERO.search(own.sentence)
     return own if is_count or says_which else only_wrong(own)
 

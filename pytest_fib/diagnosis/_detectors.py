@@ -346,8 +346,10 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
         return None
     wrong, same = wrong[same.any(1)], same[same.any(1)]
     like = same.any(0).nonzero()[:, 0]
-    if len(like) > MOST_LIKE or _kinds(same[:, like], expected[like]) > MOST_ALIKE:
-        return None  # values of many slices belong to none
+    are_few = len(like) <= MOST_LIKE
+    each, of_all = _kinds(same[:, like], expected[like]) if are_few else (inf, 0)
+    if each > MOST_ALIKE or (of_all == 1 < len(like) and len(wrong) > 1):
+        return None  # values of many slices belong to none; nor do those of one that many equal
     # Of slices that are equal, the one that is as far away as most are.
     by = (like - wrong[:, None]) % size
     usual = torch.bincount(by[same[:, like]], minlength=size)
@@ -361,17 +363,22 @@ def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
             return None
     elif len(set(sources)) < NEARLY_ALL * len(sources):
         return None  # neither one for all nor one for each: they are just similar
-    return list(zip(wrong.tolist(), sources, strict=True))
+    moves = list(zip(wrong.tolist(), sources, strict=True))
+    # First those that only one slice explains, unless slices are equal in groups.
+    matches = dict(zip(wrong.tolist(), same.sum(1).tolist(), strict=True))
+    return sorted(moves, key=lambda move: matches[move[0]])
 
 
-def _kinds(same: torch.Tensor, slices: torch.Tensor) -> float:
-    """How many slices a wrong one is the same as, on average; equal ones count once."""
+def _kinds(same: torch.Tensor, slices: torch.Tensor) -> tuple[float, int]:
+    """How many slices a wrong one is the same as, on average, and how many there are of all.
+
+    Equal ones count once.
+    """
     alike = torch.cdist(slices, slices, p=inf) <= 1
     first = alike.int().argmax(1)
-    if not torch.equal(alike, first[:, None] == first):
-        return float(same.sum(1).double().mean())  # each is only like the next
-    is_first = first == torch.arange(len(first), device=first.device)
-    return float(same[:, is_first].sum(1).double().mean())
+    if torch.equal(alike, first[:, None] == first):  # else each is only like the next
+        same = same[:, first == torch.arange(len(first), device=first.device)]
+    return float(same.sum(1).double().mean()), same.shape[1]
 
 
 # ---- which elements are wrong, whatever their values ----

@@ -205,7 +205,7 @@ def _diagnosis(
 ) -> Diagnosis:
     elements = _worst_elements(output)
     if pattern in ("copied input", "swapped outputs"):  # what is right there may hold these as well
-        sentence = PARTLY.sub(r"in the \1 that are wrong, at", sentence)
+        sentence = PARTLY.sub(r"where it is wrong: in \1 at", sentence)
     tiles = location.tiles if location and location.phrase in sentence else {}
     return Diagnosis(
         sentence=f"{output.name}: {sentence}",

@@ -48,6 +48,8 @@ FAR = 0.01
 CLEARLY = 3.0
 #: Dtypes of choices and counts; rounded numbers have narrower ones.
 _DECISIONS = (torch.bool, torch.int32, torch.int64)
+#: How far other numbers are from a scalar, of the way to one inside its range.
+BESIDE = (1 / 64, 1 / 4, 1.0)
 #: How many seeds' inputs a hypothesis must hold for as well.
 OTHER_SEEDS = 4
 #: The most inputs that are tried with 0 and 1, scalars and the smallest tensors first; and the most
@@ -183,18 +185,15 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             zeros[name] = value, _expected(outputs, compared)
         elif name not in zeros:
             others[name] = f"{name} is {number}"
-    named = tuple(
-        name
-        for name, (value, expected) in zeros.items()
-        if _hides_none(name, value, expected, outputs, context)
-    )
+    named = tuple(_that_hide_none(zeros, outputs, context))
     return Conditions(named if len(named) <= NAMED else (), tuple(others.values())[:NAMED])
 
 
 def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
     """The scalar that is 0 or 1, or at an end of its range, without which outputs are right.
 
-    As ``only where beta is 1``; "" where there is none.
+    As ``only where beta is 1``; "" where there is none. They are right with all numbers that are
+    tried, next to that one as well.
     """
     context = failure.context
     names = [output.name for output in outputs]
@@ -206,37 +205,36 @@ def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
         other = another_number(rule)
         if math.isnan(other) or value not in (0, 1, rule.min, rule.max):
             continue
-        compared = context.compared({name: other})
-        if compared is not None and _all_passed(compared, names):
+        tried = (context.compared({name: value + by * (other - value)}) for by in BESIDE)
+        if all(each is not None and _all_passed(each, names) for each in tried):
             return f"only where {name} is {value:g}"
     return ""
 
 
-def _hides_none(
-    name: str,
-    zero: Any,
-    expected: Sequence[torch.Tensor],
+def _that_hide_none(
+    zeros: Mapping[str, tuple[Any, list[torch.Tensor]]],
     outputs: Sequence[WrongOutput],
     context: CallContext,
-) -> bool:
-    """Whether all other inputs count where this one is 0, of those that count otherwise.
+) -> Iterator[str]:
+    """Those inputs whose zeros hide no other one that counts.
 
-    One that doesn't is multiplied by it, or limited, and may as well be what is wrong. ``expected``
-    are the wrong elements with the other value.
+    One that is hidden is multiplied by it, or limited, and may as well be what is wrong. With each
+    zero are the wrong elements as they should be then.
     """
     right = [output.wrong_sample.expected for output in outputs]
-    for other, value in _zeros(context):
-        if other == name:
-            continue
-        sides = [
-            _of_reference(changed, outputs, context)
-            for changed in ({other: value}, {name: zero, other: value})
-        ]
-        both = list(zip(sides, (right, expected), strict=True))
-        counts, still = (side is not None and not _are_same(side, its) for side, its in both)
-        if counts and not still:
-            return False
-    return True
+    count: dict[str, Any] = {}
+    for other, value in _zeros(context) if zeros else ():
+        without = _of_reference({other: value}, outputs, context)
+        if without is not None and not _are_same(without, right):
+            count[other] = value
+    for name, (zero, expected) in zeros.items():
+        sides = (
+            _of_reference({name: zero, other: value}, outputs, context)
+            for other, value in count.items()
+            if other != name
+        )
+        if not any(side is None or _are_same(side, expected) for side in sides):
+            yield name
 
 
 def _of_reference(
@@ -422,13 +420,13 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
 
 
 def _zeros(context: CallContext) -> Iterator[tuple[str, Any]]:
-    """The smallest inputs that are numbers, as zeros, though some never are."""
+    """The smallest inputs that are numbers, as zeros; of whole ones, those that may be 0."""
     assert context.definition is not None
     rules, inputs = plan(context.definition).rules, context.readable_inputs()
     numbers = {
         name: value
         for name, value in inputs.items()
-        if isinstance(rules[name], (*_FREE, kinds.Integers))
+        if isinstance(rules[name], _FREE) or _may_be_0(rules[name])
     }
     by_size = sorted(numbers, key=lambda name: torch.as_tensor(numbers[name]).numel())
     for name in by_size[:TRIED]:
@@ -439,6 +437,13 @@ def _zeros(context: CallContext) -> Iterator[tuple[str, Any]]:
             yield name, nothing
         else:
             yield name, type(value)(0)
+
+
+def _may_be_0(rule: InputRule) -> bool:
+    """Whether whole numbers may be 0: what indexes something by them may have no such place."""
+    if not isinstance(rule, kinds.Integers) or isinstance(rule.min, str) or rule.min > 0:
+        return False
+    return isinstance(rule.max, str) or rule.max >= 0
 
 
 def _is_beyond(number: int, rule: InputRule) -> bool:

@@ -163,7 +163,8 @@ def _one_number(
         if other is None:
             yield "one offset", off
         elif not place:
-            yield "one offset", f"{off}, by {output.digits(other, '+')} with other inputs"
+            others = output.digits(other, "+")
+            yield "one offset", f"{off} here, by {others} with other inputs: it depends on these"
 
 
 def _stands_out(output: WrongOutput, offset: float) -> bool:

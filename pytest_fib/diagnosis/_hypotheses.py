@@ -39,7 +39,7 @@ _CHANGES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("had lost its signs", abs),
     ("were multiplied by ln 2", lambda x: x * log(2)),
     ("were divided by ln 2", lambda x: x / log(2)),
-    ("were negative", lambda x: -x),
+    ("were negated", lambda x: -x),
 )
 _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
     *_CHANGES,
@@ -325,37 +325,42 @@ def _exchanged(
     for (one, x), (other, y) in combinations(inputs.items(), 2):
         if _float_kind(x) != _float_kind(y) or _float_kind(x) is None:
             continue
-        moved = [
-            {
-                one: _other_numbers(x, rules[one], draw),
-                other: _other_numbers(y, rules[other], ~draw),
-            }
-            for draw in range(1, DRAWS + 1)
-        ]
+        is_known = all(_has_range(rules[name]) for name in (one, other))
         for words, of in (
             (f"{one} were {other}", {one: other}),
             (f"{other} were {one}", {other: one}),
             (f"{one} and {other} were swapped", {one: other, other: one}),
         ):
-            elsewhere: Elsewhere | None = None
-            if all(x is not None for each in moved for x in each.values()):
-                pairs = [(each, {name: each[its] for name, its in of.items()}) for each in moved]
-                elsewhere = partial(list, pairs)
+            both = {one: x, other: y}
+            elsewhere = partial(_other_pairs, both, rules, of) if is_known else None
             values = {name: inputs[its] for name, its in of.items()}
             yield InputHypothesis(words, values, elsewhere=elsewhere, shows_elsewhere=True)
 
 
+def _other_pairs(
+    both: Mapping[str, Any], rules: Mapping[str, InputRule], of: Mapping[str, str]
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Other numbers of two inputs, and those of them that are in the other's place."""
+    for draw in range(DRAWS):
+        moved = {
+            name: _other_numbers(value, rules[name], 2 * draw + number)
+            for number, (name, value) in enumerate(both.items(), 1)
+        }
+        yield moved, {name: moved[its] for name, its in of.items()}
+
+
+def _has_range(rule: InputRule) -> bool:
+    return isinstance(rule, _ANY) or not isnan(another_number(rule))
+
+
 def _other_numbers(value: Any, rule: InputRule, draw: int) -> Any:
-    """Other numbers of an input's range, others for each draw; None if it isn't known."""
-    if isinstance(rule, _ANY):
-        low, high = 1.0, 2.0
-    elif isinstance(rule, kinds.Uniform) and not isnan(another_number(rule)):
-        low, high = float(rule.min), float(rule.max)
-    else:
-        return None
+    """Other numbers of an input's range, others for each draw."""
+    low, high = (rule.min, rule.max) if isinstance(rule, kinds.Uniform) else (1.0, 2.0)
+    assert not isinstance(low, str)
+    assert not isinstance(high, str)
     if not isinstance(value, torch.Tensor):
         return low + (high - low) * (ELSEWHERE * draw % 1.0)
-    generator = torch.Generator(value.device).manual_seed(draw + DRAWS + 1)
+    generator = torch.Generator(value.device).manual_seed(draw)
     between = torch.empty_like(value, dtype=torch.float32).uniform_(0.1, 0.9, generator=generator)
     return (low + (high - low) * between).to(value.dtype)
 

@@ -248,8 +248,9 @@ def _triangle(output: WrongOutput) -> Location | None:
         ("below the diagonal", below), ("on the diagonal and above", above | diagonal),
         ("on the diagonal and below", below | diagonal),
     ):  # fmt: skip
-        is_inside = not bool(wrong[:, ~where].any())
-        if is_inside and share(wrong[:, where]) >= NEARLY_WHOLE:
+        inside = int((wrong & where).sum())
+        is_whole = inside >= NEARLY_WHOLE * len(wrong) * int(where.sum())
+        if is_whole and not bool((wrong & ~where).any()):
             return Location(TRIANGLE, words)
     return None
 

@@ -55,7 +55,7 @@ OTHER_SEEDS = 5
 ENOUGH, FIRST, SEEDS_ASKED = 4, 2, 6
 #: The least size of an axis that may be the first beyond a switch; and with which seeds one less
 #: has to be right, and that one wrong.
-LEAST_SWITCH, SWITCH_SEEDS = 9, (0, 1, 2)
+LEAST_SWITCH, SWITCH_SEEDS = 9, (1, 2, 3, 4)
 #: The relative error of an element from which one isn't like those of rounding.
 LARGE_ERROR = 0.25
 #: Patterns of all elements or rows, which larger workloads would show too.
@@ -110,7 +110,7 @@ def diagnose_failure(
             own = _of_larger_alone(diagnosis)
     found = tried.vague() if own is None else tried.as_it_holds(own, max_bytes)
     if found is not None:
-        found = tried.unless_right(tried.agreed(found, max_bytes))
+        found = tried.unless_right(_of_one_workload(tried.agreed(found, max_bytes)))
         found = tried.with_all_outputs(tried.from_its_size(found))
     return _with_diagnosis(outcome, found)
 
@@ -225,7 +225,7 @@ class _Tried:
         for workload in (twice, shown) if is_larger and own.shown_by is None else (shown,):
             failed, found, is_known = 0, list[Diagnosis](), True
             for by in range(1, SEEDS_ASKED + 1):
-                # Those of a regime may show by its values, or its lengths, what is elsewhere else.
+                # Those of a regime may show something else, because of its values or lengths.
                 regime = workload.regime if by % 2 else {}
                 other = self._of_seed(workload, by, regime)
                 outcome = self.evaluate(other)
@@ -281,9 +281,11 @@ class _Tried:
         if not self._always(right, True) or (has_same_values and not self._always(shown, False)):
             return diagnosis
         if _values_of(right) != _values_of(shown):
-            at = "" if right.axes == shown.axes else f"at {_sizes_in_words(right)} "
-            of = "" if at else " of these sizes"
-            return qualified(_without_place(diagnosis), f"right {at}with normal values{of}")
+            # Whether it is the values, and not the sizes; else nobody knows which of these.
+            normal = make_workload(self.definition, shown.axes, shown.seed, right.regime)
+            if not self._always(normal, True):
+                return diagnosis
+            return qualified(_without_place(diagnosis), "right with normal values of these sizes")
         if right.axes == shown.axes or not self._is_right_at_its_sizes(right):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
@@ -305,15 +307,16 @@ class _Tried:
         return diagnosis
 
     def with_all_outputs(self, diagnosis: Diagnosis) -> Diagnosis:
-        """The diagnosis, with all other outputs that are wrong with any inputs that were tried.
+        """The diagnosis, with those outputs too that are wrong with other inputs that were tried.
 
-        In the smallest workload some may be right by chance, as where nothing is moved.
+        In one workload some may be right by chance, as where nothing is moved.
         """
         outcomes = (self.outcome, *self.evaluate.known.values())
         found = [each for each in map(_diagnosis_of, outcomes) if each is not None]
         wrong = {name for each in found for name in (each.output, *each.also)}
-        also = tuple(name for name in self.definition.outputs if name in wrong - {diagnosis.output})
-        return diagnosis.model_copy(update={"also": also})
+        left = wrong - {diagnosis.output, *diagnosis.also}
+        elsewhere = tuple(name for name in self.definition.outputs if name in left)
+        return diagnosis.model_copy(update={"elsewhere": elsewhere})
 
     def _always(self, workload: Workload, passes: bool) -> bool:
         """Whether a workload passes, or fails, with values of several other seeds."""
@@ -345,9 +348,7 @@ class _Tried:
             for name in (names if planned.following(part) else ())
             if name != right.regime.get(part, names[0])
         ]
-        return all(
-            self._passes(right, by, regime) is not False for by, regime in enumerate(regimes, 1)
-        )
+        return all(self._passes(right, by, regime) for by, regime in enumerate(regimes, 1))
 
 
 def _are_agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> bool:
@@ -374,6 +375,13 @@ def _is_mostly_wrong(diagnosis: Diagnosis) -> bool:
 def _is_place(diagnosis: Diagnosis) -> bool:
     """Whether a diagnosis says no more than where, and that is not everywhere."""
     return diagnosis.pattern == diagnosis.place and diagnosis.pattern not in VAGUE_PATTERNS
+
+
+def _of_one_workload(diagnosis: Diagnosis) -> Diagnosis:
+    """A diagnosis without an element where it counts those of a larger workload."""
+    is_larger = diagnosis.vague and diagnosis.shown_by is not None
+    is_count = diagnosis.pattern in VAGUE_PATTERNS and wrong_share(diagnosis) > 0
+    return _of_larger_alone(diagnosis) if is_larger and is_count else diagnosis
 
 
 def _without_place(diagnosis: Diagnosis) -> Diagnosis:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +124,9 @@ def _distinct(described: Described) -> InputRule | None:
         return None
     size = described.sizes.get(shape[-1], shape[-1])
     named = (said.rows_have_all or "").lower().removesuffix("s")
-    are_permuted = said.is_permutation or (said.rows_have_all is not None and named in shape[-1])
-    if len(shape) > 1 and are_permuted:
+    is_last = said.least == 0 and said.most is not None and more(said.most, 1) == shape[-1]
+    are_all = said.rows_have_all is not None and (is_last or (named != "" and named in shape[-1]))
+    if len(shape) > 1 and are_all:
         return kinds.Indices(below=shape[-1])
     if said.are_distinct is not True or said.least != 0 or said.most is None:
         return None
@@ -168,10 +169,20 @@ def _range(described: Described) -> InputRule | None:
         least = 0
     if said.sentinels and least == 0 and not is_scalar:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
-    if said.sentinels and isinstance(least, int) and max(said.sentinels) == least - 1:
-        least -= 1
+    beyond = _beyond(said.sentinels, least, most)
+    if beyond and isinstance(least, int) and max(beyond) == least - 1:
+        least, beyond = least - 1, None
     stepped = _stepped(least, most, said.step)
-    return kinds.Integers(min=stepped[0], max=most, ends=is_scalar, step=stepped[1])
+    return kinds.Integers(
+        min=stepped[0], max=most, ends=is_scalar, step=stepped[1], sentinels=beyond
+    )
+
+
+def _beyond(sentinels: Sequence[int], least: Bound, most: Bound) -> list[int] | None:
+    """Those of the numbers that stand for nothing that are outside a range of numbers."""
+    if isinstance(least, str):
+        return None
+    return [n for n in sentinels if n < least or (not isinstance(most, str) and n > most)] or None
 
 
 def _stepped(least: Bound, most: Bound, step: int) -> tuple[Bound, int]:
@@ -262,7 +273,9 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
     if not described.may_be(low, high):
         return rule
     least, step = _stepped(low, high, said.step)
-    changed = {"min": least, "max": high, "step": step if step > 1 else rule.step}
+    changed: dict[str, Any] = {"min": least, "max": high, "step": step if step > 1 else rule.step}
+    if said.least is not None and (beyond := _beyond(said.sentinels, low, high)):
+        changed["sentinels"] = beyond
     return rule.model_copy(update=changed)
 
 

@@ -148,6 +148,12 @@ _MARKS = re.compile(
     rf"|{_BEGIN}(-1(?:00)?) (?:for|where|if|when|means|marks)\b",
     re.I,
 )
+#: The same of other numbers below 0: ``-32768 where void``, ``0 to 60, or -2000``.
+_FAR_BELOW = re.compile(
+    rf"{_BEGIN}(?:or )?(-\d{{2,}}) (?:for|where|if|when|means|marks)\b"
+    rf"|[,;] or (-\d{{2,}}){_STOP}",
+    re.I,
+)
 #: Of what -1 is no sentinel, before it.
 _NO_SENTINEL = re.compile(r"\b(?:defaults?|dim(?:ension)?|axis|shift\w*|none|nothing)\b", re.I)
 _ENTRIES = r"(?:entries|ones|elements|slots|places|ids|indices|pages)"
@@ -188,7 +194,9 @@ _FINITE = re.compile(
     rf"(?: numbers?| values?)?{_STOP}",
     re.I,
 )
-_PERMUTATION = re.compile(rf"{_BEGIN}(?:an? |the )?permutation (?:of|that)\b", re.I)
+_PERMUTATION = re.compile(
+    rf"{_BEGIN}(?:an? |the )?permutation (?:that\b|of\b(?: 0 to| the| all)* ?(?P<of>\w*))", re.I
+)
 #: The same of each row.
 _ROWS = rf"{_BEGIN}(?:each|every) row "
 _PERMUTED_ROWS = re.compile(
@@ -407,11 +415,16 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         sentinel = None
     sentinels = [int(sentinel["or"] or sentinel["of"] or sentinel["is"])] if sentinel else []
     sentinels += [int(nothing)] if nothing.isdecimal() else []
+    if whole and (below := _match(_FAR_BELOW, description)):
+        far = int(below[1] or below[2])
+        is_beyond = isinstance(ends.least, int) and far < ends.least
+        sentinels += [far] if is_beyond and far not in sentinels else []
     any_after = _match(_ANY_AFTER, description) and _AFTER.search(description)
     strictly = _match(_STRICTLY, description) or _NO_REPEATS.search(description)
     step = _match(_MULTIPLES, description)
     are_shares = _match(_SHARES, description, alone=True) is not None
-    rows = _match(_PERMUTED_ROWS, description)
+    permutation = _match(_PERMUTATION, description)
+    rows = _match(_PERMUTED_ROWS, description) or permutation
     is_distinct = True if strictly or _match(_DISTINCT, description) else None
     if is_distinct and not strictly and _COUNTED.search(description):
         is_distinct = None  # of other things
@@ -427,8 +440,8 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         may_be_0=_MAY_BE_0.search(description) is not None,
         special=frozenset(special),
         never=frozenset(each for each in _never(description) if each not in special),
-        is_permutation=_match(_PERMUTATION, description) is not None,
-        rows_have_all=(rows["of"] or "") if rows else None,
+        is_permutation=permutation is not None,
+        rows_have_all=(rows.groupdict()["of"] or "") if rows else None,
         marks=tuple(
             int(match[1] or match[2]) for match in _matches(_MARKS, description, alone=False)
         ),
@@ -489,10 +502,11 @@ def _choices(
     found = [*_MEANING.finditer(description)]
     meant = [int(each[1]) for each in found]
     first = meant[0] if meant else 0
-    is_said = first == 0 or (first == 1 and all(each["verb"] for each in found))
+    named = {float(each) for each in re.findall(r"(?<![-\w.])\d+(?:\.\d+)?", description)}
+    are_all = all(each["verb"] for each in found) or named == {*map(float, meant)}
+    is_said = first == 0 or (first == 1 and are_all)
     if len(meant) > 2 and is_said and meant == [*range(first, first + len(meant))]:
         return () if sentinels else tuple(meant)
-    named = {float(each) for each in re.findall(r"(?<![-\w.])\d+(?:\.\d+)?", description)}
     stand_for = [_plain(each[1]) for each in _STANDS_FOR.finditer(description)]
     is_between = _BETWEEN.search(description) is not None
     if not whole and len(stand_for) > 2 and not is_between and _STANDS_FOR.match(description):

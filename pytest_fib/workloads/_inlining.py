@@ -116,8 +116,12 @@ def _renamed(
     stored = {each.id for each in mentions if isinstance(each.ctx, ast.Store)}
     arguments = {each.arg for each in ast.walk(copy.args) if isinstance(each, ast.arg)}
     names = {name: prefix + name for name in stored | arguments}
+    bound_inside = {
+        each.arg for node in copy.body for each in ast.walk(node) if isinstance(each, ast.arg)
+    }
     for name in arguments - stored:
-        if isinstance(value := bound.get(name), ast.Name):
+        value = bound.get(name)
+        if isinstance(value, ast.Name) and value.id not in bound_inside:  # by a function in it
             names[name] = value.id
     for each in mentions:
         each.id = names.get(each.id, each.id)

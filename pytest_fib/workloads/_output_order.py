@@ -73,8 +73,9 @@ def _held(node: ast.expr, same: Mapping[str, str]) -> str | None:
         case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES | TO_FLOATING:
             return _held(value, same)
         case ast.Name(id=name):
-            while name in same:
-                name = same[name]
+            seen = {name}
+            while same.get(name, name) not in seen:  # it may hold its own elements, converted
+                seen.add(name := same[name])
             return name
     return None
 

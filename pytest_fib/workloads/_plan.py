@@ -141,7 +141,7 @@ class Plan:
                 inference = replace(inference, doubts=())
             source = f"inferred: {inference}" if inference else f"{rule}, as the definition says"
             source += f"; within {' and '.join(limits)}" if limits else ""
-            if inference and not what and _is_unread(name, self.definition):
+            if inference and not what and _is_unread(name, self.definition, rule):
                 source += f"; {UNREAD}"
             asked = sorted(map(str, special_values(name, self.definition, self.uses, rule)))
             beside = f"; in one workload of three also {', '.join(asked)}" if asked else ""
@@ -760,11 +760,12 @@ def _shape(definition: Definition, name: str) -> tuple[str, ...]:
     return tuple(definition.inputs[name].shape or ())
 
 
-def _is_unread(name: str, definition: Definition) -> bool:
-    """Whether nothing is read of an input's description, which names numbers."""
+def _is_unread(name: str, definition: Definition, rule: InputRule) -> bool:
+    """Whether nothing is read of an input's description, which names numbers that it may have."""
     spec = definition.inputs[name]
-    names_numbers = re.search(r"\d", spec.description or "") is not None
-    return names_numbers and said(spec, definition) == Said()
+    numbers = {*re.findall(r"\d+", spec.description or "")}
+    is_flag = rule.kind == "boolean" and numbers <= {"0", "1"}
+    return bool(numbers) and not is_flag and said(spec, definition) == Said()
 
 
 def _rules(

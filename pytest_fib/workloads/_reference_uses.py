@@ -842,18 +842,17 @@ class _Reader(ast.NodeVisitor):
         names, values = self._asked_by(mask)
         if any(map(isnan, values)):
             self._uses.replaced |= names
-        inner: ast.expr | None = None
         match mask:
             case ast.UnaryOp(op=ast.Invert(), operand=inner):
-                pass
+                of: ast.expr | None = inner
             case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if (
                 attr in TO_FLOATING | MOVES
             ):
-                pass
-            case ast.Name():
-                inner = self._expressions.calculation(mask)
-        if inner is not None and depth:
-            self._note_counted(inner, depth - 1)
+                of = inner
+            case _:
+                of = self._expressions.calculation(mask)
+        if of is not None and depth:
+            self._note_counted(of, depth - 1)
 
     def _of_least(self, node: ast.expr, depth: int = DEPTH) -> ast.expr | None:
         """Of which elements a number is the least; None if it is none."""

@@ -353,8 +353,8 @@ def _put_agreeing(
     for other, values in before.items():
         if not isinstance(values, torch.Tensor) or context.rules[other].kind not in sources:
             continue
-        if rule.kind == "labels" and values.dtype != tensor.dtype:
-            continue  # they may have other bits
+        if rule.kind == "labels" and (rule != context.rules[other] or values.dtype != tensor.dtype):
+            continue  # these are other numbers
         rows = _rows_of_both(tensor, context.axes(name), values, context.axes(other))
         if rows is None:
             continue

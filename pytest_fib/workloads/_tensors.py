@@ -417,10 +417,9 @@ def _scalar(name: str, inputs: InputTensors, workload: Workload) -> Scalar:
         value = sorted(rule.values)[turn % len(rule.values)]
         return float(value) if floating else int(value)
     assert isinstance(rule, kinds.Uniform | kinds.Integers), f"{rule.kind} makes no scalars"
-    sentinels = (isinstance(rule, kinds.Uniform) and rule.sentinels) or ()
-    is_sentinel = sentinels and source.random() < SENTINEL_SHARE
-    if is_sentinel:
-        return float(source.choice(sentinels))
+    if rule.sentinels and source.random() < SENTINEL_SHARE:
+        chosen = source.choice(rule.sentinels)
+        return float(chosen) if floating else int(chosen)
     return _of_range(name, rule, inputs, workload, source)
 
 
@@ -587,7 +586,7 @@ class Steps:
             and isinstance(self.base, int)
             and not numbers.is_floating_point()
         ):
-            above = numbers - self.base  # a quotient would be a float32
+            above = numbers.long() - self.base  # a quotient would be a float32
             n, is_step = above // self.size, above % self.size == 0
         else:
             n = (numbers - self.base) / self.size

@@ -211,12 +211,13 @@ def _integers(tensor: torch.Tensor, rule: kinds.Integers, context: FillContext) 
     steps = context.steps(rule)
     if steps.are_all:
         _fill_integers(tensor, rule, context, *steps.ends)
-        return
-    # There may be more steps than the dtype has whole numbers.
-    wide = torch.float64 if tensor.is_floating_point() else torch.int64
-    numbers = torch.empty_like(tensor, dtype=wide)
-    _fill_integers(numbers, rule, context, *steps.ends)
-    tensor.copy_(numbers.mul_(steps.size).add_(steps.base))
+    else:
+        # There may be more steps than the dtype has whole numbers.
+        wide = torch.float64 if tensor.is_floating_point() else torch.int64
+        numbers = torch.empty_like(tensor, dtype=wide)
+        _fill_integers(numbers, rule, context, *steps.ends)
+        tensor.copy_(numbers.mul_(steps.size).add_(steps.base))
+    put_sentinels(tensor, rule.sentinels, context)
 
 
 def _fill_integers(

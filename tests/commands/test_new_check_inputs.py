@@ -210,11 +210,11 @@ def test_inputs_shows_what_is_in_each(project, capsys):
     assert main(["inputs", str(path), "--values", "--examples=12"]) == 0
     text = capsys.readouterr().out
     assert "    ids   int32[1]  7 to 7: 7\n" in text
-    assert re.search(r"    ids   int32\[\d\d+\]  7 to 7, 1 different: (7, ){8}\.\.\.\n", text)
+    assert re.search(r"    ids   int32\[\d\d+\]  7 to 7, 1 distinct: (7, ){8}\.\.\.\n", text)
     number = r"-?[\d.e+-]+"
-    few = rf"    few   float8_e4m3fn\[\d+, 2\]  {number} to {number}, \d+ different: "
+    few = rf"    few   float8_e4m3fn\[\d+, 2\]  {number} to {number}, \d+ distinct: "
     assert re.search(rf"{few}{number}, {number}; last row {number}, {number}\n", text)
-    assert re.search(r"    gone  float32\[\d+\]  .* and nan, \d+ different: ", text)
+    assert re.search(r"    gone  float32\[\d+\]  .* and nan, \d+ distinct: ", text)
     assert "    rate  0.25\n" in text
 
 

@@ -158,6 +158,38 @@ def test_what_only_one_scalar_brings_about_is_said(judge):
     assert all(each.endswith(" (only where beta is 1)") for each in found)
 
 
+def test_a_scalar_at_an_end_is_not_named_where_those_beside_it_are_wrong_too(judge):
+    shifted = define(
+        {"x": "float32[n, d]", "t": "float32"},
+        {"y": "float32[n, d]"},
+        "return x + t",
+        rules={"t": {"kind": "uniform", "min": 0.0, "max": 1.0, "ends": True}},
+    )
+    wrong = "return x + t + (t < 0.5)"
+    found = [
+        diagnosis(judge, shifted, wrong, seed=seed).sentence
+        for seed in range(24)
+        if make_workload(shifted, {"n": 200}, seed).inputs["t"].value == 0
+    ]
+    assert found
+    assert not any("only where" in each for each in found), found
+
+
+def test_integers_that_never_are_0_are_not_tried_as_zeros(judge):
+    """As lengths, less 1, that index something."""
+    picked = define(
+        {"x": "float32[n, d]", "l": "int64[n]", "w": "float32[n, d]"},
+        {"y": "float32[n, d]"},
+        "return x + x.gather(1, (l - 1)[:, None]) + w * x.square()",
+        rules={"l": {"kind": "integers", "min": 1, "max": 64}},
+    )
+    wrong = (
+        "assert (l > 0).all()\n"
+        "    return x + x.gather(1, (l - 1)[:, None]) + (w + 0.1 * w.square()) * x.square()"
+    )
+    assert "depends on w" in diagnosis(judge, picked, wrong).sentence
+
+
 def test_a_size_that_is_right_only_without_empty_sequences_is_not_named():
     data = signature("op", "n=3 parts=4 total", "x[total]:f32 bias[n]:f32 indptr[parts]:i32",
                      "y[n]:f32", "total == indptr[-1]")  # fmt: skip
@@ -250,7 +282,8 @@ def test_an_output_that_is_right_by_chance_is_named_where_other_inputs_show_it()
         each for each in range(99) if make_workload(step, {"n": 5}, each).inputs["rate"].value == 0
     )
     found = found_of(step, wrong, {"n": 5}, seed)
-    assert (found.output, found.also) == ("m", ("new_p",))
+    assert (found.output, found.also, found.elsewhere) == ("m", (), ("new_p",))
+    assert "(new_p is wrong with other inputs)" in found.headline
 
 
 def test_one_number_that_is_missing_everywhere_is_named(judge):
@@ -272,8 +305,8 @@ def test_of_a_place_that_holds_an_input_in_part_it_is_said_that_the_rest_is_righ
     )
     wrong = "y = torch.where(gate > 0.9, x, pool)\n    y[:, 59:] = pool[:, 59:]\n    return y"
     found = diagnosis(judge, moved, wrong, n=300)
-    part = r"equal to the input pool in the \d+ % of elements that are wrong"
-    assert re.match(rf"out: {part}, at the last 5 of 64 along d", found.sentence), found.sentence
+    part = r"equal to the input pool where it is wrong: in \d+ % of elements"
+    assert re.match(rf"out: {part} at the last 5 of 64 along d", found.sentence), found.sentence
 
 
 def test_an_offset_that_is_a_number_of_the_inputs_is_no_constant(judge):

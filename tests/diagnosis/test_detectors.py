@@ -636,6 +636,14 @@ def test_slices_that_are_equal_in_groups_changed_places():
     assert "0 holds that of 12, 1 holds that of 13" in found.sentence
 
 
+def test_one_row_that_many_equal_is_no_permutation():
+    expected = normal((40, 64))
+    expected[:20] = expected[0]
+    rows = (("n", "d"), (40, 64), torch.float32)
+    found = explained(rows, put(slice(20, 40), value=expected[0].expand(20, 64)), expected)
+    assert found.pattern != "permuted"
+
+
 def test_of_slices_that_changed_places_in_part_it_is_said_how_much():
     def some(x):
         return torch.where(torch.arange(60)[:, None] % 2 == 0, x[:, [1, 0, *range(2, 8)]], x)

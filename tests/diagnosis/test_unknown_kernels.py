@@ -442,7 +442,7 @@ ADAGRAD = define(
 )
 
 
-@pytest.mark.parametrize("seed", [37, 39])
+@pytest.mark.parametrize("seed", [39, 41])
 def test_what_explains_one_row_and_not_many_is_not_said(seed):
     """Of one row, the total before is as if the gradient were times a number."""
 

@@ -185,6 +185,23 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
             f"integers, min {1_700_000_000 * 10**6}, max {1_700_008_192 * 10**6}",
         ),
         (
+            "which[n]:i32",
+            "0 to 60, or -32768 where void",
+            "positions, sentinels [-32768], below 61",
+        ),
+        (
+            "which[n]:i32",
+            "metres, 0 to 60; -32768 for none",
+            "positions, sentinels [-32768], below 61",
+        ),
+        (
+            "which[n]:i32",
+            "-1024 to 3071, or -2000",
+            "integers, min -1024, max 3071, sentinels [-2000]",
+        ),
+        ("which[n]:i32", "-50 to 60; not -40 where cold", "integers, min -50, max 60"),
+        ("which[n]:i8", "1 PQ, 2 PV, 3 slack, 4 isolated", "one_of, values [1, 2, 3, 4]"),
+        (
             "which[n]:u8",
             "0 none, 1 to the number before, 2 to the one at the first",
             "one_of, values [0, 1, 2]",
@@ -690,6 +707,8 @@ def test_rows_of_a_matrix_may_be_permutations(description, rule):
         ("[n,classes]:i32", "Each row has all classes, in random order.", "indices, below classes"),
         ("[n,classes]:i32", "Each row has all tags, in random order.", "labels"),
         ("[n,classes]:i32", "A permutation of 0 to classes - 1", "indices, below classes"),
+        ("[n,classes]:i32", "A permutation of the classes", "indices, below classes"),
+        ("[n,classes]:i32", "A permutation of the rows", "labels"),
         ("[n,classes]:i32", "All distinct, 0 to classes - 1", "indices, below classes"),
         ("[n,classes]:i32", "All distinct, 0 to 40", "indices, below 41"),
         ("[n,rows]:i32", "All distinct, 0 to 40", "integers, min 0, max 40"),

@@ -1751,6 +1751,36 @@ def test_near_a_large_number_integers_stay_within_their_range():
         assert int(made["x"].max()) <= most
 
 
+def test_steps_that_a_dtype_has_no_number_for_are_looked_for_in_others():
+    rules = {
+        "few": {"kind": "integers", "min": 0, "max": 255},
+        "x": {"kind": "integers", "min": 0, "max": 4096, "step": 256},
+    }
+    inputs = {"few": (["n", "k"], "uint8"), "x": (["n", "k"], "int32")}
+    for made in _held("def run(few, x):\n    return few.sum(1) + x.sum(1)", inputs, rules):
+        assert bool((made["x"] % 256 == 0).all())
+
+
+def test_labels_of_another_count_do_not_agree():
+    rules = {"many": {"kind": "labels", "count": 40}, "few": {"kind": "labels", "count": 3}}
+    inputs = {name: (["n", "k"], "int32") for name in rules}
+    for made in _held("def run(many, few):\n    return (many == few).sum(1) * 1.0", inputs, rules):
+        assert len(made["few"].unique()) <= 3
+
+
+def test_integers_have_sentinels_beside_any_range():
+    rules = {"x": {"kind": "integers", "min": -10, "max": 10, "sentinels": [-99, 99]}}
+    made = _held("def run(x):\n    return x * 1.0", {"x": (["n"], "int32")}, rules)
+    found = torch.cat([each["x"] for each in made])
+    assert {-99, 99} <= {*found.tolist()} <= {-99, 99, *range(-10, 11)}
+    scalar = {"x": (["n"], "float32"), "limit": (None, "int32")}
+    rules = {"limit": {"kind": "integers", "min": 1, "max": 9, "sentinels": [-7]}}
+    reference = "def run(x, limit):\n    return x * limit"
+    found = {each["limit"] for each in _held(reference, scalar, rules)}
+    assert -7 in found
+    assert found <= {-7, *range(1, 10)}
+
+
 def test_inputs_are_0_at_the_same_places_now_and_then():
     inputs = {"x": (["n", "k"], "float32"), "y": (["n", "k"], "bfloat16")}
     made = _held("def run(x, y):\n    return (x * y).sum(1)", inputs)

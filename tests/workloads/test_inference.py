@@ -1337,6 +1337,7 @@ def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
         ("(~torch.isnan(x)).sum() == 0", True),
         ("torch.isfinite(x).float().sum() == 0", True),
         ("torch.isneginf(x).sum() == 1", False),
+        ("torch.isnan(x).cumsum(1).sum() == 0", False),
     ],
 )
 def test_all_of_an_input_may_be_infinite_or_nan_if_the_reference_asks_for_that(asks, may_be):

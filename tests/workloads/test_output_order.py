@@ -30,6 +30,8 @@ def upstream(body, outputs="y[n]:f32 z[n]:f32"):
         ("a, b = x, s\n    for i in range(3):\n        a, b = b + 1, a + 1\n    return a, b",
          {"y": "", "z": ""}),
         ("c = x + 1\n    d = c * 2\n    return {'z': c, 'y': d}", {"y": "z", "z": ""}),
+        ("x = x.float()\n    return x, x.sum(0)", {"y": "", "z": "y"}),
+        ("x, s = s, x\n    return x, s", {"y": "", "z": ""}),
         ("return torch.frexp(x)", {}),
     ],
 )  # fmt: skip
