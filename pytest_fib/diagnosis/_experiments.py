@@ -40,7 +40,7 @@ LESS = 0.125
 #: The share of elements that have to stay the same.
 MOST = 0.5
 #: What outputs are wrong in, and with which inputs they are right, in a sentence.
-IN_WHAT = re.compile(r", in what depends on (\w+(?: and \w+)?)")
+IN_WHAT = re.compile(r", in what depends on (\w+(?:(?:, \w+)* and \w+)?)")
 RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
 #: Numbers from which on 0 is far from them.
 FAR = 0.01
@@ -53,8 +53,8 @@ BESIDE = (1 / 64, 1 / 4, 1.0)
 #: How many seeds' inputs a hypothesis must hold for as well.
 OTHER_SEEDS = 4
 #: The most inputs that are tried with 0 and 1, scalars and the smallest tensors first; and the most
-#: that are named.
-TRIED, NAMED = 12, 2
+#: that are named, of alternatives and of what counts together.
+TRIED, NAMED, TOGETHER = 12, 2, 3
 #: Kinds of inputs that may be any number, and so 0 or 1.
 _FREE = (kinds.Values, kinds.Normal, kinds.Uniform, kinds.Boolean, kinds.Scales, kinds.FixedValue)
 
@@ -140,7 +140,9 @@ class Conditions:
     others: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        zeros = f", in what depends on {' and '.join(self.zeros)}" if self.zeros else ""
+        *first, last = self.zeros or ("",)
+        listed = f"{', '.join(first)} and {last}" if first else last
+        zeros = f", in what depends on {listed}" if listed else ""
         return f"{zeros}, but right if {' or '.join(self.others)}" if self.others else zeros
 
     @classmethod
@@ -148,7 +150,7 @@ class Conditions:
         """Those that a sentence ends with, and the words they are said in."""
         zeros, others = IN_WHAT.search(sentence), RIGHT_IF.search(sentence)
         found = cls(
-            tuple(zeros[1].split(" and ")) if zeros else (),
+            tuple(re.split(", | and ", zeros[1])) if zeros else (),
             tuple(others[1].split(" or ")) if others else (),
         )
         return found, "".join(each[0] for each in (zeros, others) if each)
@@ -165,8 +167,8 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
     """The inputs that make all outputs right if they are 0, or a scalar that is 1.
 
     None for outputs that are hardly wrong: they may become right by chance. Factors of a product
-    aren't named: where one is 0, nothing is left of the others, whatever is wrong with them. No
-    more than a few are.
+    are named together: where one is 0, nothing is left of the others, whatever is wrong with them.
+    No more than a few are.
     """
     context = failure.context
     are_many = all(output.total >= FEW for output in outputs)
@@ -185,8 +187,9 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             zeros[name] = value, _expected(outputs, compared)
         elif name not in zeros:
             others[name] = f"{name} is {number}"
-    named = tuple(_that_hide_none(zeros, outputs, context))
-    return Conditions(named if len(named) <= NAMED else (), tuple(others.values())[:NAMED])
+    together = _with_hidden(zeros, outputs, context)
+    named = tuple(name for name in context.definition.inputs if name in together)
+    return Conditions(named if len(named) <= TOGETHER else (), tuple(others.values())[:NAMED])
 
 
 def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
@@ -211,12 +214,12 @@ def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
     return ""
 
 
-def _that_hide_none(
+def _with_hidden(
     zeros: Mapping[str, tuple[Any, list[torch.Tensor]]],
     outputs: Sequence[WrongOutput],
     context: CallContext,
-) -> Iterator[str]:
-    """Those inputs whose zeros hide no other one that counts.
+) -> set[str]:
+    """Those inputs, and the ones that their zeros hide, if that leaves others that count.
 
     One that is hidden is multiplied by it, or limited, and may as well be what is wrong. With each
     zero are the wrong elements as they should be then.
@@ -227,14 +230,13 @@ def _that_hide_none(
         without = _of_reference({other: value}, outputs, context)
         if without is not None and not _are_same(without, right):
             count[other] = value
+    found = set(zeros)
     for name, (zero, expected) in zeros.items():
-        sides = (
-            _of_reference({name: zero, other: value}, outputs, context)
-            for other, value in count.items()
-            if other != name
-        )
-        if not any(side is None or _are_same(side, expected) for side in sides):
-            yield name
+        for other, value in count.items():
+            side = _of_reference({name: zero, other: value}, outputs, context)
+            if side is None or _are_same(side, expected):
+                found.add(other)
+    return found if count.keys() - found else set()
 
 
 def _of_reference(

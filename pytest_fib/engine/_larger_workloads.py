@@ -224,12 +224,14 @@ class _Tried:
         enough = ENOUGH if own.shown_by is None else FIRST
         for workload in (twice, shown) if is_larger and own.shown_by is None else (shown,):
             failed, found, is_known = 0, list[Diagnosis](), True
+            regimes = [workload.regime, {}]
             for by in range(1, SEEDS_ASKED + 1):
                 # Those of a regime may show something else, because of its values or lengths.
-                regime = workload.regime if by % 2 else {}
-                other = self._of_seed(workload, by, regime)
+                other = self._of_seed(workload, by, regimes[(by - 1) % len(regimes)])
                 outcome = self.evaluate(other)
                 is_known &= outcome is not None
+                if outcome is not None and outcome.status is EvaluationStatus.PASSED:
+                    regimes = [workload.regime]  # plain ones are right, most likely
                 if outcome is None or (diagnosis := _diagnosis_of(outcome)) is None:
                     continue
                 failed += 1
