@@ -53,7 +53,8 @@ ASKED_TURNS = 3
 QUIET_TURNS = 4
 #: Of so many, one has zeros at the same places of all inputs.
 ZERO_TURNS = 8
-#: Of so many workloads, one has a few different integers where some are put in order; how many.
+#: Of so many workloads, one has a few different integers where some are put in order, and half as
+#: often where a largest is taken; how many.
 KEY_TURNS, FEW_KEYS = 4, 3
 #: The largest number of an implementation's source that floating tensors have: others stand for
 #: infinity, or are sizes, of whose exponentials differences are lost.
@@ -531,10 +532,11 @@ def _clamp(
 def _make_alike(tensor: torch.Tensor, rule: InputRule, context: FillContext) -> None:
     """Make all integers 1 in one turn: counts, of which a total is small.
 
-    Where some are put in order, make them a few different ones now and then: of keys that are
-    equal, what else counts.
+    Where some are put in order, or a largest one is taken, make them a few different ones now and
+    then: of keys that are equal, what else counts.
     """
-    if context.uses.calls & SORTING and context.turn % KEY_TURNS == 2:
+    turns = KEY_TURNS if context.uses.calls & SORTING else 2 * KEY_TURNS
+    if context.uses.calls & ORDERING and context.turn % turns == 2:
         few = tensor.reshape(-1)[:FEW_KEYS].clone()
         which = torch.randint(0, len(few), tensor.shape, generator=context.host_random)
         tensor.copy_(few[which.to(tensor.device)])

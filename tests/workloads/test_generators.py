@@ -1790,3 +1790,11 @@ def test_inputs_are_0_at_the_same_places_now_and_then():
     assert any(bool(where.all(1).any()) for where in some)
     shifted = _held("def run(x, y):\n    return (x * y).sum(1)", inputs, values="shifted")
     assert all(bool((each["x"] != 0).all()) for each in shifted)
+
+
+@pytest.mark.parametrize(("result", "is_few"), [("x.amax(1)", True), ("x.float().sum(1)", False)])
+def test_integers_of_which_a_largest_is_taken_are_a_few_different_ones_now_and_then(result, is_few):
+    rules = {"x": {"kind": "integers", "min": 0, "max": 10**6}}
+    made = _held(f"def run(x):\n    return {result} * 1.0", {"x": (["n", "k"], "int32")}, rules)
+    counts = [len(each["x"].unique()) for each in made if each["x"].numel() > 99]
+    assert any(1 < count <= 3 for count in counts) is is_few
