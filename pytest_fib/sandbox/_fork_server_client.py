@@ -307,8 +307,9 @@ class ForkServer:
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(CLOSE_TIMEOUT)
             self._exit_code = self._process.returncode
-            for group in (*self._pids, self._process.pid):
-                end_group(group, CLOSE_TIMEOUT)  # what it left, if it was killed
+            # What it left, if it was killed. One that was just started may leave its group meanwhile.
+            for group in (*self._pids, self._process.pid, *self._pids):
+                end_group(group, CLOSE_TIMEOUT)
             self._adoption.end()
             self._control = self._process = self._adoption = None
             self._pids.clear()
