@@ -307,7 +307,7 @@ class ForkServer:
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(CLOSE_TIMEOUT)
             self._exit_code = self._process.returncode
-            # What it left, if it was killed. One that was just started may leave its group meanwhile.
+            # What it left, if it was killed. A new one may leave the server's group meanwhile.
             for group in (*self._pids, self._process.pid, *self._pids):
                 end_group(group, CLOSE_TIMEOUT)
             self._adoption.end()
