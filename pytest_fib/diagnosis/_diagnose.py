@@ -58,6 +58,8 @@ OF_THESE_INPUTS = (
 OF_MEMORY = ("unwritten", "stale")
 #: What a place says of what is expected there.
 WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
+#: Patterns of values that those may hold as well that are right.
+HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
 #: What a place says of how much is wrong there.
 PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
 #: Columns of a terminal, and the number of elements that are shown.
@@ -94,7 +96,7 @@ def explain(failure: Failure) -> Diagnosis:
     diagnosis = (
         _detected(SPECIFIC, outputs, failure)
         or _misread_input(outputs, failure)
-        or _detected(GENERAL, outputs, failure)
+        or _detected(GENERAL, _first_of(outputs, failure), failure)
     )
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
@@ -114,15 +116,20 @@ def _in_order(outputs: list[WrongOutput], failure: Failure) -> list[WrongOutput]
     """
     wrong = {each.name: -each.count / each.total if each.marked else 0.0 for each in outputs}
     left = sorted(outputs, key=lambda each: (each.by_rows, not each.is_number, wrong[each.name]))
-    definition = failure.context.definition
-    upstream = {} if definition is None else upstream_outputs(definition)
     ordered: list[WrongOutput] = []
     while left:
-        names = {each.name for each in left if each.marked and not each.by_rows}
-        ready = [each for each in left if not upstream.get(each.name, frozenset()) & names]
-        ordered.append(ready[0] if ready else left[0])
+        ordered.append(_first_of(left, failure)[0])
         left.remove(ordered[-1])
     return ordered
+
+
+def _first_of(outputs: list[WrongOutput], failure: Failure) -> list[WrongOutput]:
+    """Those of wrong outputs that are computed from none of the others; all if there are none."""
+    definition = failure.context.definition
+    upstream = {} if definition is None else upstream_outputs(definition)
+    names = {each.name for each in outputs if each.marked and not each.by_rows}
+    first = [each for each in outputs if not upstream.get(each.name, frozenset()) & names]
+    return first or outputs
 
 
 def _detected(
@@ -204,7 +211,7 @@ def _diagnosis(
     pattern: str, sentence: str, output: WrongOutput, location: Location | None
 ) -> Diagnosis:
     elements = _worst_elements(output)
-    if pattern in ("copied input", "swapped outputs"):  # what is right there may hold these as well
+    if pattern in HELD_BY_RIGHT_ONES:
         sentence = PARTLY.sub(r"where it is wrong: in \1 at", sentence)
     tiles = location.tiles if location and location.phrase in sentence else {}
     return Diagnosis(

@@ -50,8 +50,11 @@ _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
     ("were half of that", lambda x: x / 2),
     ("were squared", lambda x: x * x),
     ("were its square root", lambda x: abs(x) ** 0.5),
-    ("were its reciprocal", lambda x: 1 / x if x else x),
+    # That of an epsilon would hide whatever is divided by it.
+    ("were its reciprocal", lambda x: 1 / x if 1 / FAR <= abs(x) <= FAR else x),
 )
+#: The largest scalar whose reciprocal is tried.
+FAR = 1000.0
 #: The place in its range at which a scalar is tried as well: neither an end nor the middle.
 ELSEWHERE = 0.618
 #: Sizes of other numbers that are tried, each with either sign: few may be on the same side of a

@@ -293,9 +293,10 @@ class _Tried:
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
 
     def from_its_size(self, diagnosis: Diagnosis) -> Diagnosis:
-        """A vague diagnosis of the smallest workload, with the axis of which one less is right."""
+        """What is wrong, or where, with the axis of the smallest one of which one less is right."""
         own = self.workload
-        if diagnosis.pattern not in VAGUE_PATTERNS or " (right " in diagnosis.sentence:
+        says_more = diagnosis.pattern not in VAGUE_PATTERNS and not _is_place(diagnosis)
+        if says_more or " (right " in diagnosis.sentence:
             return diagnosis
         for axis, size in own.axes.items():
             axes = {**own.axes, axis: size - 1}

@@ -44,6 +44,44 @@ def test_what_others_are_computed_from_is_named_first(judge):
     assert found.headline.startswith(f"{found.sentence} (rest is wrong too)")
 
 
+def test_small_errors_of_what_follows_come_after_what_it_follows_from(judge):
+    """A count that is one too small makes a quotient of it a little wrong."""
+    counted = define(
+        {"x": "float32[n, d]"},
+        {"z": "float32[n]", "count": "int64[n]"},
+        "count = (x > 0).sum(1) + 300\n    return count / 7.0, count",
+    )
+    wrong = "count = (x > 0).sum(1) + 300 - (x[:, 0] > 0).long()\n    return count / 7.0, count"
+    found = diagnosis(judge, counted, wrong)
+    assert (found.output, found.also) == ("count", ("z",))
+
+
+def test_zeros_are_no_numbers_of_fewer_bits(judge):
+    words = define(
+        {"x": "int64[n]"},
+        {"y": "int64[n]"},
+        "return x * 0 + (torch.arange(len(x)) == 9).long() * -(2**63)",
+        rules={"x": {"kind": "integers", "min": 0, "max": 9}},
+    )
+    found = diagnosis(judge, words, "return x * 0", n=12)
+    assert "wrapped" not in found.sentence
+
+
+def test_the_other_one_of_two_values_is_at_no_wrong_place(judge):
+    teams = define(
+        {"coin": "bool[n]"},
+        {"team": "int32[n, 2]"},
+        "first = coin.int()\n    return torch.stack([first, 1 - first], 1)",
+    )
+    wrong = (
+        "first = coin[:1].int().expand(len(coin))\n    return torch.stack([first, 1 - first], 1)"
+    )
+    tried = [outcome(judge, teams, wrong, n=40, seed=seed).diagnosis for seed in range(8)]
+    found = [each.sentence for each in tried if each is not None]
+    assert found
+    assert not any("right values" in each for each in found), found
+
+
 def test_an_output_that_is_wrong_alone_stands_alone(judge):
     wrong = "c = (x / s).round().clamp(-127, 127)\n    return x - c, c.to(torch.int8)"
     found = diagnosis(judge, QUANTISED, wrong)

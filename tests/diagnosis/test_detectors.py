@@ -207,7 +207,7 @@ def test_a_range_in_which_some_are_right_by_chance_is_a_place():
         return x
 
     found = explained((("n", "d"), (300, 8), torch.float32), tail, expected)
-    assert found.sentence == "out: zeros in 51 % of elements at n 200..298"
+    assert found.sentence == "out: zeros where it is wrong: in 51 % of elements at n 200..298"
     zero_at_one = normal((300,)).index_fill(0, torch.tensor([150]), 0.0)
     found = explained((("n",), (300,), torch.float32), put(slice(100, 299), value=0.0), zero_at_one)
     assert found.sentence == "out: zeros at n 100..298"

@@ -347,7 +347,11 @@ def test_a_view_of_an_input_is_returned_where_the_reference_returns_one(define, 
     assert judge.evaluate(request_for(text, of=view, **asked)).status == "PASSED"
     lazy = judge.evaluate(request_for(text, of=copied, **asked))
     where = "(while it was timed, and read once its inputs were cleared)"
-    assert lazy.log.splitlines()[0] == f"out: zeros everywhere {where}"
+    first = lazy.log.splitlines()[0]  # some of its inputs may be 0
+    assert first.startswith(("out: zeros everywhere", "out: zeros wherever 0 isn't expected")), (
+        first
+    )
+    assert first.endswith(where)
 
 
 class Listening:
