@@ -184,7 +184,8 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             alike = f"{name} is all alike"
             others[name] = alike if name in others else f"{name} is {bool(number)}"
         elif number == 0:
-            zeros[name] = value, _expected(outputs, compared)
+            expected = {each.name: each.expected for each in compared}
+            zeros[name] = value, _where_wrong(outputs, expected)
         elif name not in zeros:
             others[name] = f"{name} is {number}"
     together = _with_hidden(zeros, outputs, context)
@@ -244,9 +245,7 @@ def _of_reference(
 ) -> list[torch.Tensor] | None:
     """The elements that are wrong, as the reference has them with other values of inputs."""
     values = None if context.reference_outputs is None else context.reference_outputs(changed)
-    if values is None:
-        return None
-    return [take(values[output.name], output.wrong_sample.at) for output in outputs]
+    return None if values is None else _where_wrong(outputs, values)
 
 
 def _are_same(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
@@ -266,12 +265,11 @@ def _right_with(
     return None if _is_right_with_any(outputs, context, name, value) else compared
 
 
-def _expected(
-    outputs: Sequence[WrongOutput], compared: Sequence[OutputComparison]
+def _where_wrong(
+    outputs: Sequence[WrongOutput], values: Mapping[str, torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The expected values of the elements that are wrong, as another call has them."""
-    expected = {each.name: each.expected for each in compared}
-    return [take(expected[output.name], output.wrong_sample.at) for output in outputs]
+    """The elements that are wrong, as other values of the outputs have them."""
+    return [take(values[output.name], output.wrong_sample.at) for output in outputs]
 
 
 def _is_right_elsewhere(

@@ -47,10 +47,9 @@ def end_group(group: int, timeout: float) -> None:
     by now. What can't be killed within ``timeout`` seconds is left.
     """
     until = monotonic() + timeout
-    with suppress(ChildProcessError, PermissionError):
+    with suppress(ChildProcessError, ProcessLookupError, PermissionError):
         while monotonic() < until:
             os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            with suppress(ProcessLookupError):  # those that ended meanwhile are to be reaped still
-                os.killpg(group, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
             if os.waitid(os.P_PGID, group, os.WEXITED | os.WNOHANG) is None:
                 sleep(0.001)

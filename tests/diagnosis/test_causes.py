@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from pytest_fib.data import Definition
-from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
+from pytest_fib.engine import Judge
 from pytest_fib.workloads import make_workload
-from tests.diagnosis.test_unknown_kernels import SCALE, define, diagnosis, outcome
+from tests.diagnosis.test_unknown_kernels import SCALE, define, diagnosis, found_of, outcome
 from tests.workloads.signatures import signature
 
 
@@ -18,14 +18,12 @@ def judge():
         yield judge
 
 
-def found_of(definition, run, axes, seed=0, regime=None):
-    """The diagnosis of a failure at these sizes, as an item looks for it."""
-    check = FunctionChecker(definition, run, "cpu")
-    small = make_workload(definition, axes, seed, regime)
-    plain = check(small)
-    return diagnose_failure(
-        definition, small, plain, lambda w: check(w, explain=True), 1 << 18
-    ).diagnosis
+def sentences(judge, definition, wrong, *, n, seeds):
+    """What is said with each of some seeds, of which some show what is wrong."""
+    tried = [outcome(judge, definition, wrong, n=n, seed=seed).diagnosis for seed in range(seeds)]
+    found = [each.sentence for each in tried if each is not None]
+    assert found
+    return found
 
 
 QUANTISED = define(
@@ -76,9 +74,7 @@ def test_the_other_one_of_two_values_is_at_no_wrong_place(judge):
     wrong = (
         "first = coin[:1].int().expand(len(coin))\n    return torch.stack([first, 1 - first], 1)"
     )
-    tried = [outcome(judge, teams, wrong, n=40, seed=seed).diagnosis for seed in range(8)]
-    found = [each.sentence for each in tried if each is not None]
-    assert found
+    found = sentences(judge, teams, wrong, n=40, seeds=8)
     assert not any("right values" in each for each in found), found
 
 
@@ -124,9 +120,7 @@ def test_what_is_0_in_a_row_does_not_say_that_inputs_were_swapped(judge):
         "mean = total / torch.where(count > 0, count, 1.0) * (count > 0)\n"
         "    return (x - (2 * target - mean).clamp(0, 1)[:, None]).square()"
     )
-    tried = [outcome(judge, AIM, wrong, n=7, seed=seed).diagnosis for seed in range(48)]
-    found = [each.sentence for each in tried if each is not None]
-    assert found
+    found = sentences(judge, AIM, wrong, n=7, seeds=48)
     assert not any("swapped" in each for each in found), found
 
 
@@ -356,10 +350,5 @@ def test_an_offset_that_is_a_number_of_the_inputs_is_no_constant(judge):
         "return before[:1] + torch.arange(len(x))",
         rules=rules,
     )
-    tried = [
-        outcome(judge, counts, "return torch.arange(len(x))", n=9, seed=seed).diagnosis
-        for seed in range(24)
-    ]
-    found = [each.sentence for each in tried if each is not None]
-    assert found
+    found = sentences(judge, counts, "return torch.arange(len(x))", n=9, seeds=24)
     assert not any(re.search(r"by (\S+), by \1 with", each) for each in found), found

@@ -507,14 +507,17 @@ def test_zeros_of_one_row_alone_are_no_zeros_everywhere():
     assert "zeros" not in found.diagnosis.sentence
 
 
-def _found(definition, run, n, max_bytes=1 << 16):
-    """The diagnosis of a small workload, with a larger one."""
+def found_of(definition, run, axes, seed=0, regime=None, max_bytes=1 << 18):
+    """The diagnosis of a failure at these sizes, with larger ones, as an item looks for it."""
     check = FunctionChecker(definition, run, "cpu")
-    workload = make_workload(definition, {"n": n})
-    shown = diagnose_failure(
-        definition, workload, check(workload), lambda w: check(w, explain=True), max_bytes
-    )
-    return shown.diagnosis
+    workload = make_workload(definition, axes, seed, regime)
+    explained = partial(check, explain=True)
+    return diagnose_failure(definition, workload, check(workload), explained, max_bytes).diagnosis
+
+
+def _found(definition, run, n, max_bytes=1 << 16):
+    """The same of so many rows."""
+    return found_of(definition, run, {"n": n}, max_bytes=max_bytes)
 
 
 VARIANCE = define(
