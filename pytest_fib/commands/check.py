@@ -51,6 +51,8 @@ def _is_sound(path: Path) -> bool:
 
     if path.suffix not in (*YAML_SUFFIXES, ".json"):
         print(f"{path}: is no definition: their files are .yaml, .yml or a dataset's .json")
+        if path.suffix in (".py", ".cu", ".cpp"):
+            print("  pytest --collect-only shows which implementations it finds, and what is wrong")
         return False
     try:
         loaded = load_definition_file(path)

@@ -161,11 +161,22 @@ def _of_a_scalar(
         others = {n: x for n, x in alike.items() if not isnan(x)}
         elsewhere = ({name: other}, {name: changed[words]}) if words in changed else ({}, {})
         moved, read_as = ({**each, **others} for each in elsewhere)
-        yield InputHypothesis(
-            f"{name} {words}",
-            {name: value},
-            elsewhere=partial(_both, moved, {name: value, **read_as}) if moved else None,
-        )
+        shown: Elsewhere | None = None
+        if isinstance(number, int):
+            shown = partial(_of_other_whole_numbers, name, number, value, rules[name])
+        elif moved:
+            shown = partial(_both, moved, {name: value, **read_as})
+        yield InputHypothesis(f"{name} {words}", {name: value}, elsewhere=shown)
+
+
+def _of_other_whole_numbers(
+    name: str, number: int, value: float, rule: InputRule
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Smaller numbers that the scalar may be: of what is cut off by one, it may be any."""
+    least = rule.min if isinstance(rule, kinds.Integers) else number
+    for other in {1, 2, 3, number // 2}:
+        if isinstance(least, int) and least <= other < number and other != value:
+            yield {name: other}, {name: value}
 
 
 def _both(

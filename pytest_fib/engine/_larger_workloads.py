@@ -42,6 +42,7 @@ from pytest_fib.workloads import (
     make_workload,
     plan,
     value_patterns,
+    with_whole_scalars,
 )
 
 #: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
@@ -429,13 +430,19 @@ def _is_tiny(definition: Definition, workload: Workload) -> bool:
 
 
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
-    """Larger workloads: of plain values, which show patterns best, then of the same regime."""
+    """Larger workloads: of plain values, which show patterns best, then of the same regime.
+
+    Then with the same scalars that are whole: a window, say, may hide what is wrong.
+    """
     most = min(max_bytes, DIAGNOSIS_BYTES)
     plain: dict[str, str] = {}
-    for regime in (plain, workload.regime) if workload.regime else (plain,):
-        larger = enlarge(definition, workload, regime, most)
-        if larger != workload:
-            yield larger
+    regimes = (plain, workload.regime) if workload.regime else (plain,)
+    larger = [enlarge(definition, workload, regime, most) for regime in regimes]
+    yield from (each for each in larger if each != workload)
+    for each in larger:
+        alike = with_whole_scalars(definition, each, workload)
+        if alike not in (each, workload):
+            yield alike
 
 
 def _diagnosis_of(outcome: Evaluation | None) -> Diagnosis | None:

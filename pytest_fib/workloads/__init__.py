@@ -19,6 +19,7 @@ from pytest_fib.workloads._make import (
     regime_choices as regime_choices,
     why_unfit as why_unfit,
     with_other_values as with_other_values,
+    with_whole_scalars as with_whole_scalars,
     without_plainest as without_plainest,
 )
 from pytest_fib.workloads._output_order import upstream_outputs as upstream_outputs

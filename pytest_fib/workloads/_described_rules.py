@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -165,11 +165,11 @@ def _range(described: Described) -> InputRule | None:
     if ends is None:
         return None
     least, most = ends
-    if said.has_zero and least == 1:  # of larger ones, those in between are none
+    if said.has_zero and least == 1:
         least = 0
     if said.sentinels and least == 0 and not is_scalar:
         return kinds.Positions(below=more(most, 1), sentinels=list(said.sentinels))
-    beyond = _beyond(said.sentinels, least, most)
+    beyond = _beyond(said, least, most)
     if beyond and isinstance(least, int) and max(beyond) == least - 1:
         least, beyond = least - 1, None
     stepped = _stepped(least, most, said.step)
@@ -178,10 +178,11 @@ def _range(described: Described) -> InputRule | None:
     )
 
 
-def _beyond(sentinels: Sequence[int], least: Bound, most: Bound) -> list[int] | None:
+def _beyond(said: Said, least: Bound, most: Bound) -> list[int] | None:
     """Those of the numbers that stand for nothing that are outside a range of numbers."""
     if isinstance(least, str):
         return None
+    sentinels = [*said.sentinels, *([0] if said.has_zero else [])]
     return [n for n in sentinels if n < least or (not isinstance(most, str) and n > most)] or None
 
 
@@ -235,7 +236,7 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
     said, low, high = described.said, rule.min, rule.max
     if said.choices and described.may_be(*sorted(said.choices)):
         return kinds.OneOf(values=list(said.choices))
-    if beyond := [n for n in said.marks if said.most is not None and described.may_be(n)]:
+    if beyond := _marks(described):
         rule = rule.model_copy(update={"sentinels": beyond})
     if isinstance(low, str) or isinstance(high, str):
         return rule
@@ -245,13 +246,21 @@ def _uniform(rule: kinds.Uniform, described: Described) -> InputRule:
         low, high = least, max(high, least + width if high <= least else high)
     if most is not None:
         low, high = (low if low < most else most - width), most
-    if said.has_zero:
+    if said.has_zero and 0 not in beyond:
         low = min(0.0, low)
     low, high = _inside(said, low, high)
     is_same = (low, high) == (rule.min, rule.max) and not said.has_zero
     if is_same or not described.may_be(low, high):
         return rule
     return rule.model_copy(update={"min": low, "max": high, "ends": rule.ends or said.has_zero})
+
+
+def _marks(described: Described) -> list[float]:
+    """The numbers that stand for something else beside a range; 0 too, if it is below that."""
+    said, least = described.said, _number(described.said.least)
+    marks = [n for n in said.marks if said.most is not None and described.may_be(n)]
+    is_beside = said.has_zero and least is not None and least > 0
+    return [*marks, *([0.0] if is_beside else [])]
 
 
 def _inside(said: Said, low: float, high: float) -> tuple[float, float]:
@@ -274,7 +283,7 @@ def _integers(rule: kinds.Integers, described: Described) -> InputRule:
         return rule
     least, step = _stepped(low, high, said.step)
     changed: dict[str, Any] = {"min": least, "max": high, "step": step if step > 1 else rule.step}
-    if said.least is not None and (beyond := _beyond(said.sentinels, low, high)):
+    if said.least is not None and (beyond := _beyond(said, low, high)):
         changed["sentinels"] = beyond
     return rule.model_copy(update=changed)
 
@@ -291,8 +300,8 @@ def _both_ends(rule: kinds.Integers, described: Described) -> tuple[Bound, Bound
         high = _both("min", high, said.most, described.sizes) if is_certain else said.most
     elif not isinstance(low, str) and not isinstance(high, str) and low > high:
         high += low - rule.min if not isinstance(rule.min, str) else 0
-    if said.has_zero and not isinstance(low, str):
-        low = min(0, low)
+    if said.has_zero and low == 1:
+        low = 0
     return low, high
 
 
@@ -352,8 +361,8 @@ def _lengths(rule: kinds.SeqLens | kinds.Split | kinds.Indptr, described: Descri
 def _indices(rule: kinds.Indices, described: Described) -> InputRule:
     """Distinct ones, or not, or in order; and none that isn't said to be there, or is padding."""
     said = described.said
-    if said.is_permutation and [*(described.spec.shape or ())] == [rule.below]:
-        return kinds.Permutation()
+    if known := _all_or_some(rule, described):
+        return known
     changed = _unique_rows(rule, described)
     if said.are_distinct is not None and rule.pad is None:
         changed["unique"] = said.are_distinct and (rule.unique or True)
@@ -380,6 +389,17 @@ def _indices(rule: kinds.Indices, described: Described) -> InputRule:
         most = more(changed.get("below", rule.below), -1)
         return kinds.Sorted(min=0, max=most, unique=bool(unique), pad=pad)
     return _from_least(rule.model_copy(update=changed), described)
+
+
+def _all_or_some(rule: kinds.Indices, described: Described) -> InputRule | None:
+    """A permutation of all; or one of those that are listed, if these are some and may be equal."""
+    if described.said.is_permutation and [*(described.spec.shape or ())] == [rule.below]:
+        return kinds.Permutation()
+    choices, below = sorted(described.said.choices), _known(rule.below, described.sizes)
+    if not choices or choices[0] < 0 or rule.unique:
+        return None
+    is_within = isinstance(below, str) or choices[-1] < below
+    return kinds.OneOf(values=choices) if is_within and described.may_be(*choices) else None
 
 
 def _unique_rows(rule: kinds.Indices, described: Described) -> dict[str, Any]:

@@ -280,7 +280,7 @@ _MEANING = re.compile(
 _STANDS_FOR = re.compile(rf"(?:^|[.;,:(]\s*|\b(?:or|and) )({_ONE}) (?:where|for|if|when)\b", re.I)
 #: What numbers of other things are, or not all that there are.
 _NO_MEANING = re.compile(
-    r"\b(?:bits?|bytes?|nibbles?|pixels?|channels?|rows?|columns?|planes?|layers?|items?|inputs?"
+    r"(?<![-\w])(?:bits?|bytes?|nibbles?|pixels?|channels?|rows?|columns?|planes?|layers?|items?|inputs?"
     r"|packed|more|others?|reserved|unused|so on)\b|\.\.\.",
     re.I,
 )
@@ -511,6 +511,8 @@ def _choices(
     is_between = _BETWEEN.search(description) is not None
     if not whole and len(stand_for) > 2 and not is_between and _STANDS_FOR.match(description):
         return tuple(stand_for) if named == {*map(abs, stand_for)} else ()
+    if whole and sorted(meant) == [0, 1] and named == {0.0, 1.0} and _MEANING.match(description):
+        return (*sentinels, 0, 1)
     is_either = whole or (_EITHER.search(description) and not _BETWEEN.search(description))
     return (
         (*sentinels, 0, 1)

@@ -26,6 +26,7 @@ from pytest_fib.data import (
     Workload,
     first_problem,
     is_unnamed,
+    kinds,
 )
 from pytest_fib.workloads._plan import Choice, Plan, plan, value_patterns
 from pytest_fib.workloads._tensors import scalar_inputs
@@ -44,6 +45,8 @@ LEAST_ENLARGEMENT = 1.125
 OTHER_SEED = 0x5EED0
 #: How many sequences an enlarged workload has, where the definition doesn't bound their number.
 ENLARGED_SEQUENCES = 16
+#: The least average length of the sequences of one, unless there were as many before.
+ENLARGED_LENGTH = 8
 
 
 def make_workload(
@@ -92,6 +95,23 @@ def given_scalars(definition: Definition, workload: Workload) -> dict[str, Scala
         for name, given in workload.inputs.items()
         if isinstance(given, ScalarInput) and given != made[name]
     }
+
+
+def with_whole_scalars(definition: Definition, workload: Workload, other: Workload) -> Workload:
+    """The workload with integer scalars of another one, which has no larger axes.
+
+    But not those that constraints speak of, which depend on axes.
+    """
+    planned = plan(definition)
+    stated = {name for constraint in planned.stated for name in constraint.tensors}
+    scalars = {
+        name: given
+        for name, given in other.inputs.items()
+        if isinstance(given, ScalarInput)
+        and isinstance(planned.rules[name], kinds.Integers)
+        and name not in stated | set(planned.scalars)
+    }
+    return workload.model_copy(update={"inputs": {**workload.inputs, **scalars}})
 
 
 def why_unfit(definition: Definition, workload: Workload) -> str | None:
@@ -249,7 +269,7 @@ def enlarge(
 
     Or an eighth more than the definition's smallest workload takes. There are no more sequences
     than before, or than ``ENLARGED_SEQUENCES`` where the definition bounds none: an offset takes so
-    few bytes that most sequences would be empty.
+    few bytes that most sequences would be empty. Nor are there more than leave each some elements.
     """
     planned = plan(definition)
     budget = float(planned.bytes_at(planned.smallest))
@@ -260,13 +280,17 @@ def enlarge(
         budget *= share if axis in free else 1.0
         budgets[axis] = int(budget)
 
+    most = dict.fromkeys(planned.lengths, ENLARGED_SEQUENCES + 1)
+
     def pick(choice: Choice) -> int:
-        size = _largest_odd(choice)
-        if choice.axis not in planned.lengths:
-            return size
-        return min(size, max(workload.axes[choice.axis], ENLARGED_SEQUENCES + 1))
+        size, axis = _largest_odd(choice), choice.axis
+        return min(size, max(workload.axes[axis], most[axis])) if axis in most else size
 
     axes = planned.choose(budgets, pick)
+    fair = {axis: axes[total] // ENLARGED_LENGTH + 1 for axis, total in planned.splits()}
+    if any(axes[axis] > max(workload.axes[axis], size) for axis, size in fair.items()):
+        most |= {axis: min(size, most.get(axis, size)) for axis, size in fair.items()}
+        axes = planned.choose(budgets, pick)
     return make_workload(definition, axes, workload.seed, regime)
 
 

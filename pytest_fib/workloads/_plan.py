@@ -336,6 +336,15 @@ class Plan:
         known = {**choice.known, choice.axis: size}
         return self.solver.complete(known, tries=Tries(QUICK_TRIES)) or {}
 
+    def splits(self) -> Iterator[tuple[str, str]]:
+        """The axes of offsets and lengths of sequences, and those of which these are parts."""
+        for name, rule in self.rules.items():
+            shape = self.definition.inputs[name].shape
+            if isinstance(rule, kinds.Indptr | kinds.Split) and shape:
+                sides = shape[-1], str(rule.total)
+                if all(axis in self.definition.var_axes for axis in sides):
+                    yield sides
+
     def sequences(self, axes: Mapping[str, int]) -> int:
         """How many sequences there are, of those whose number is limited; 0 where none is."""
         return max((axes[axis] - 1 for axis in self.lengths), default=0)

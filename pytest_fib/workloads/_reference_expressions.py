@@ -404,6 +404,10 @@ class Expressions:
             case ast.Call(func=ast.Name(id="len"), args=[tensor]):
                 source = self.source(tensor)
                 return source.axes[0] if source and source.axes else None
+            case ast.Call(func=ast.Attribute(value=tensor, attr="numel"), args=[]):
+                source = self.source(tensor)
+                axes = (source and source.axes) or ()
+                return axes[0] if len(axes) == 1 else None
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
                 ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
             ):
@@ -446,7 +450,11 @@ class Expressions:
 
         That is an axis, or a number.
         """
-        shape = self._variable(tensor.id).made_of if isinstance(tensor, ast.Name) else ()
+        match tensor:
+            case ast.Name(id=name):
+                shape = self._variable(name).made_of
+            case _:
+                shape = _made_of(tensor)
         size = shape[dim] if -len(shape) <= dim < len(shape) else None
         more = None
         if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Add):
@@ -678,6 +686,15 @@ def _common(one: str, other: str) -> str:
     return OTHER if OTHER not in (one, other) else other if one == OTHER else one
 
 
+def _sizes_of(listed: ast.expr) -> tuple[ast.expr, ...]:
+    """The sizes of a list, perhaps of lists, that is written out."""
+    if not isinstance(listed, ast.List) or not listed.elts:
+        return ()
+    if any(isinstance(each, ast.Starred) for each in listed.elts):
+        return ()
+    return (ast.Constant(len(listed.elts)), *_sizes_of(listed.elts[0]))
+
+
 def _made_of(node: ast.expr) -> tuple[ast.expr, ...]:
     """The sizes of a tensor, or a list, that is made of sizes; none of any other expression."""
     match node:
@@ -688,6 +705,8 @@ def _made_of(node: ast.expr) -> tuple[ast.expr, ...]:
             | ast.BinOp(left=ast.List(elts=[_]), op=ast.Mult(), right=n)
         ):
             return (n,)
+        case ast.Call(args=[ast.List() as listed, *_]) if called(node) in ("tensor", "as_tensor"):
+            return _sizes_of(listed)
     if not isinstance(node, ast.Call) or (called(node) or "").removeprefix("new_") not in _MADE:
         return ()
     first = node.args[0] if node.args else None

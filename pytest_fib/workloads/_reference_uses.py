@@ -1600,7 +1600,7 @@ class _Reader(ast.NodeVisitor):
             return
         if is_equality:
             excludes = False  # one of these places, or none
-        if axis not in (self._inputs[name].shape or ()):
+        if is_equality or axis not in (self._inputs[name].shape or ()):
             noted: dict[str, str] | dict[str, str | int]
             noted = self._uses.lengths if excludes else self._uses.picks
             noted.setdefault(name, axis)

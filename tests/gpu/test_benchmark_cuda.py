@@ -106,16 +106,20 @@ def run(x, factor):
 
 def test_a_slow_reference_is_timed_in_few_rounds_which_others_share(timed, definition):
     slow = definition.model_copy(update={"reference": SLOW})
-    other = GOOD.replace("x * factor", "factor * x")
-    first, second = (timed(text, of=slow, n=100_000) for text in (GOOD, other))
-    for evaluation in (first, second):
+    first = timed(GOOD, of=slow, n=100_000)
+    # Earlier rounds count where they agree with a new one. Other work on the device may prevent it.
+    others = [timed(f"{GOOD}# {number}", of=slow, n=100_000) for number in range(3)]
+    for evaluation in (first, *others):
         assert evaluation.status == "PASSED", evaluation.log
         facts = evaluation.performance.model_extra
         assert facts["reference_samples"] < facts["samples"]
         low, high = facts["speedup_ci"]
         assert 100 < low <= evaluation.performance.speedup_factor <= high
-    facts = second.performance.model_extra
-    assert facts["reference_samples"] - facts["shared_samples"] == 2  # one round, of two groups
+    shared = [other.performance.model_extra for other in others]
+    shared = [facts for facts in shared if facts["shared_samples"]]
+    assert shared
+    for facts in shared:
+        assert facts["reference_samples"] - facts["shared_samples"] == 2  # one round, of two groups
     assert first.performance.model_extra["shared_samples"] == 0
 
 

@@ -166,6 +166,8 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i64", "Seconds since the epoch of training", NOTHING),
         ("which[n]:i64", "Number of milliseconds since 1970 that each waits", NOTHING),
         ("which:i32", "0 zero, 1 wrap around, 2 clamp", "one_of, values [0, 1, 2]"),
+        ("which:i32", "0 half-pixel centres, 1 aligned corners", "one_of, values [0, 1]"),
+        ("which:i32", "Tokens, 0 allowed, 1 usual", NOTHING),
         ("which[n]:i32", "0 to rows * 32", "integers, min 0, max rows * 32"),
         (
             "which[n]:i64",
@@ -239,7 +241,11 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "Sorted, -50 to 50", "sorted, min -50, max 50"),
         ("which[n]:i32", "A permutation of the rows.", "permutation"),
         ("which:i32", "Window, 1 to 64; 0 for no limit.", "integers, min 0, max 64, ends True"),
-        ("which:i32", "Block, 16 to 64; 0 for none.", "integers, min 16, max 64, ends True"),
+        (
+            "which:i32",
+            "Block, 16 to 64; 0 for none.",
+            "integers, min 16, max 64, ends True, sentinels [0]",
+        ),
         ("which[n]:i32", "Counts. Each row has all tokens", NOTHING),
         ("which[n]:i32", "Numbers, from 1 on.", "integers, min 1, max 8193"),
         ("which[n]:i32", "1, 2, 4 or 8", "one_of, values [1, 2, 4, 8]"),

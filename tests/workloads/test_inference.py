@@ -1217,6 +1217,9 @@ def test_a_reference_is_followed_through_its_variables(lines, kind):
          {"below": "rows * 8", "unique": False}),
         ("out = table.clone()\nfor i in range(len(table)):\n    out[i] = x[which == i].sum(0)",
          {"below": "rows", "unique": False}),
+        ("out = table.clone()\nn, rows = which.numel(), len(table)\nlocal = which[x[:, 0] > 0]\n"
+         "for i in range(n):\n    out[0] = x[0] * (local == i).sum()",
+         {"below": "n", "unique": False}),
         ("out = table.clone()\nout[which] = 0", {"below": "rows", "unique": False}),
         ("out = table.clone()\nfor i in range(2):\n    out[which[i]] = x[i]",
          {"below": "rows", "unique": False}),
@@ -2563,6 +2566,25 @@ def test_what_is_as_long_as_an_axis_is_indexed_below_it(made, index):
     lines = f"made = {made}\n    return made[{index}], 0"
     data["reference"] = f"import torch\ndef run(table, flags, which):\n    {lines}\n"
     assert plan(Definition.model_validate(data)).rules["which"].below == "rows"
+
+
+@pytest.mark.parametrize(
+    ("description", "rule"),
+    [
+        ("", "indices, below 3, unique False"),
+        ("0 float32, 1 bfloat16, 2 float8", "one_of, values [0, 1, 2]"),
+        ("0 or 2", "one_of, values [0, 2]"),
+        ("1, 2 or 4", "indices, below 3, unique False"),
+    ],
+)
+def test_a_table_that_is_written_out_is_indexed_below_its_length(description, rule):
+    data = signature("op", "n", "x[n]:f32 which[n]:i32", "y[n]:f32")
+    data["inputs"]["which"]["description"] = description
+    data["reference"] = (
+        "import torch\ndef run(x, which):\n"
+        "    return x * torch.tensor([4, 2, 1], device=x.device)[which.long()]\n"
+    )
+    assert str(plan(Definition.model_validate(data)).rules["which"]) == rule
 
 
 def test_the_scalar_that_is_the_size_of_an_axis_may_be_as_large():
