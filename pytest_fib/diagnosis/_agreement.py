@@ -23,6 +23,8 @@ EVERYWHERE = re.compile(r" (?:nearly )?everywhere\b(?! but\b)")
 NEARLY = 0.9
 #: For which expected value elements are wrong, or for all others, in a sentence.
 EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
+#: The value that is expected wherever elements are wrong.
+WHERE = re.compile(r"\bwhere (\S+) is expected$")
 #: Which way bools are wrong.
 WAY = re.compile(r"(?:True where False|False where True) is expected")
 #: With which scalars that are 0 it is so.
@@ -34,6 +36,10 @@ NAMED = re.compile(r" \(which is [^()]*(?:\([^()]*\)[^()]*)*\)")
 _DIGITS = r"[-+]?(?:inf|\d[\d.]*(?:e[-+]?\d+)?)|nan"
 NUMBER = re.compile(rf"(?:the same value(?=,)|off by(?= )(?!.*other inputs))(,? (?:{_DIGITS}),?)")
 SAME = 1 / 16
+#: The factor of all elements, in a sentence that names no other one; and how far others are from
+#: it, as a share of its distance from 1.
+FACTOR = re.compile(r"every element is (\S+) x expected(?!, | at )")
+OTHER = 0.1
 #: What a place is called that is said as a number of elements alone; and all of an output.
 COUNTED, ALL = "counted", "everywhere"
 #: Patterns that few elements may have by chance; and how many have to agree on one of the others.
@@ -58,7 +64,8 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
         alike = _most(own.output, others) or [x for x in vague if x.output == own.output]
     if not alike:
         return only_wrong(own)
-    return _with_agreed_number(_with_agreed_name(_at_agreed_place(alike), alike), alike)
+    found = _with_agreed_name(_at_agreed_place(alike), alike)
+    return _with_other_factor(_with_agreed_number(found, alike), alike)
 
 
 def says_the_same(own: Diagnosis, other: Diagnosis) -> bool:
@@ -113,6 +120,11 @@ def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
     found = [each for each in alike if _place_of(each) == usual]
     if not _is_only_wrong(found[0]):
         return found[0]
+    expected = Counter(said[1] for each in alike if (said := WHERE.search(each.sentence)))
+    value, count = max(expected.items(), key=lambda each: each[1], default=("", 0))
+    if 2 * count >= len(alike) and not WHERE.search(found[0].sentence):
+        sentence = f"{alike[0].output}: wrong only where {value} is expected"
+        return only_wrong(alike[0]).model_copy(update={"sentence": sentence})
     # Without a place, a sentence of another workload would need its element.
     found = [each for each in found if each is alike[0] or _says_where(each)]
     if not found:
@@ -161,6 +173,20 @@ def _with_agreed_number(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Dia
     words = "" if number[1].startswith(",") else " one number"
     sentence = diagnosis.sentence.replace(number[1], words)
     return diagnosis.model_copy(update={"sentence": NAMED.sub("", sentence)})
+
+
+def _with_other_factor(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
+    """A diagnosis of one factor of all elements, with another one that they have elsewhere."""
+    own = FACTOR.search(diagnosis.sentence)
+    if own is None or NAMED.search(diagnosis.sentence):
+        return diagnosis
+    factors = [found[1] for each in alike if (found := FACTOR.search(each.sentence))]
+    least = OTHER * abs(float(own[1]) - 1)
+    other = next((each for each in factors if abs(float(each) - float(own[1])) > least), None)
+    if other is None:
+        return diagnosis
+    sentence = diagnosis.sentence.replace(own[0], f"{own[0]}, {other} x with other inputs")
+    return diagnosis.model_copy(update={"sentence": sentence})
 
 
 def _number(diagnosis: Diagnosis) -> float | None:

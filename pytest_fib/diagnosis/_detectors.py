@@ -137,8 +137,10 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"
         those = output.got.double().isinf()
+        if int(got.isnan().sum()) > int(infinite.sum()):
+            special, those = f"NaN and {special}", ~output.got.double().isfinite()
         words = _instead(special, _where_those(output, those), "numbers are")
-        are_all = share(got.isinf()) >= NEARLY_ALL
+        are_all = share(take(those, output.wrong_sample.at).bool()) >= NEARLY_ALL
         yield "infinity", words if are_all else f"{words}, and wrong {how_many(output)} in all"
     if share(got.isnan() & ~expected.isnan()) >= MOST:
         yield "nan", _instead("NaN", where(output), _numbers_in_words(expected[got.isnan()]))
@@ -255,8 +257,21 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
             place = where(output)
             if place.startswith(f" {ONLY_WHERE}"):  # what is right may be so elsewhere as well
                 yield pattern, f"wrong{place}, and {words} there"
+            elif pattern == "copied input" and _is_copy(output, words, failure):
+                yield pattern, f"{words} everywhere (wrong {how_many(output)})"
             else:
                 yield pattern, words if has_no_place else words + place
+
+
+def _is_copy(output: WrongOutput, words: str, failure: Failure) -> bool:
+    """Whether all of an output is the input that it is said to equal, with some of it right."""
+    if output.count == output.total:
+        return False
+    tensors = failure.context.tensors()
+    return any(
+        x.shape == output.got.shape and words.endswith(f" {name}") and torch.equal(x, output.got)
+        for name, x in tensors.items()
+    )
 
 
 def _other_values(output: WrongOutput, failure: Failure) -> Iterator[OtherValues]:
@@ -458,7 +473,12 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     sample = output.any_sample
     if not _like_rounding(error) or share(sample.error[sample.finite] != 0) < MOST:
         return
-    words = f"errors of {100 * size:.2g} % of a row's scale everywhere"
+    extent = (
+        "everywhere"
+        if share(sample.error[sample.finite] != 0) >= NEARLY_ALL
+        else "at most elements"
+    )
+    words = f"errors of {100 * size:.2g} % of a row's scale {extent}"
     moved = errors_of_moved_inputs(output, failure, MOVED * size)
     if moved is None:
         yield "small errors", words

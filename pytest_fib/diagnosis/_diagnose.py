@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf, log10
 
 import torch
@@ -21,10 +22,12 @@ from pytest_fib.diagnosis._localize import (
     LAST,
     PADDING,
     Location,
+    at_index,
     counted,
     held,
     localize,
     without_place,
+    wrong_along,
 )
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
@@ -164,6 +167,7 @@ def _at_held_place(
     place: Location | None = location
     for other, _ in _elsewhere(output, failure):
         place = place and held(place, output, other)
+    place = _named_by_scalar(location, output, failure) or place
     says_where = bool(location.at) or location.name in (LAST, PADDING)
     if says_where and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
         place = None  # only certain values are wrong, so these may say where; or nobody knows
@@ -172,12 +176,28 @@ def _at_held_place(
     is_place = pattern == location.name
     if place is None and is_place:
         return None
-    words = place.phrase if place else counted(location, output)
+    others = [other for other, _ in _elsewhere(output, failure)]
+    words = place.phrase if place else counted(location, output, others)
     expected = WHERE_EXPECTED.search(location.phrase)
     if expected and not (place and WHERE_EXPECTED.search(place.phrase)):
         words += f", {expected[0]}"
     sentence = without_place(sentence, location, words)
     return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
+
+
+def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) -> Location | None:
+    """The place with the scalar that is the only index of it, if it is so with other inputs too."""
+    sides = [(output, failure), *_elsewhere(output, failure)]
+    scalars = [name for name, value in failure.context.inputs.items() if type(value) is int]
+    for dim in range(len(output.shape)):
+        found = [wrong_along(each, dim).nonzero()[:, 0].tolist() for each, _ in sides]
+        for name in scalars if len(sides) > 1 and output.shape[dim] > 1 else ():
+            if found == [[each.context.inputs[name]] for _, each in sides]:
+                words = at_index(output.axis(dim), found[0][0])
+                expected = WHERE_EXPECTED.search(location.phrase)
+                where = f", {expected[0]}" if expected else ""
+                return replace(location, phrase=f"{words}, which is {name}{where}")
+    return None
 
 
 def _elsewhere(output: WrongOutput, failure: Failure) -> list[tuple[WrongOutput, Failure]]:

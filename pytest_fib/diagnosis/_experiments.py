@@ -220,7 +220,7 @@ def _with_hidden(
     outputs: Sequence[WrongOutput],
     context: CallContext,
 ) -> set[str]:
-    """Those inputs, and the ones that their zeros hide, if that leaves others that count.
+    """Those inputs, and the ones that each of their zeros hides, if that leaves others that count.
 
     One that is hidden is multiplied by it, or limited, and may as well be what is wrong. With each
     zero are the wrong elements as they should be then.
@@ -231,12 +231,16 @@ def _with_hidden(
         without = _of_reference({other: value}, outputs, context)
         if without is not None and not _are_same(without, right):
             count[other] = value
-    found = set(zeros)
-    for name, (zero, expected) in zeros.items():
-        for other, value in count.items():
-            side = _of_reference({name: zero, other: value}, outputs, context)
-            if side is None or _are_same(side, expected):
-                found.add(other)
+    hidden = [
+        {
+            other
+            for other, value in count.items()
+            if (side := _of_reference({name: zero, other: value}, outputs, context)) is None
+            or _are_same(side, expected)
+        }
+        for name, (zero, expected) in zeros.items()
+    ]
+    found = set(zeros).union(set.intersection(*hidden) if hidden else ())
     return found if count.keys() - found else set()
 
 
@@ -405,14 +409,19 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
     assert context.definition is not None
     rules, inputs = plan(context.definition).rules, context.readable_inputs()
     tensors = {
-        name: torch.as_tensor(inputs[name]) for name in inputs if isinstance(rules[name], _FREE)
+        name: torch.as_tensor(value)
+        for name, value in inputs.items()
+        if isinstance(rules[name], _FREE) or _may_be_0(rules[name])
     }
     for name in sorted(tensors, key=lambda name: tensors[name].numel())[:TRIED]:
         value, tensor, rule = inputs[name], tensors[name], rules[name]
         # Of ones, sums are the same whatever is added, and products, whatever is multiplied.
         tried = (0, 1) if tensor.numel() == 1 or tensor.dtype is torch.bool else (0,)
         numbers = [each for each in tried if not _is_beyond(each, rule)]
-        for number in numbers if tensor.is_floating_point() or tensor.dtype is torch.bool else ():
+        is_whole = not tensor.is_floating_point() and tensor.dtype is not torch.bool
+        if is_whole:  # as counts are; of a setting, 0 may be another one
+            numbers = [0] if tensor.dim() and _may_be_0(rule) else []
+        for number in numbers:
             if isinstance(value, torch.Tensor):
                 yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)
             elif value != number:

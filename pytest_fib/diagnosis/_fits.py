@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, isfinite, log, nan, sqrt
+from math import floor, inf, isfinite, log, log10, nan, sqrt
 
 import torch
 
@@ -21,6 +21,7 @@ from pytest_fib.diagnosis._wrong_output import (
     take,
     vary,
 )
+from pytest_fib.verdict import PRECISION
 
 #: log10 of how unlikely it must be that a fit is good by chance.
 CHANCE = 4.0
@@ -44,6 +45,8 @@ FAINT = 1e-3
 ALIKE = 1e-3
 #: By which share sizes differ that no rounding to a few bits makes different.
 APART = 2.0**-6
+#: Elements of a part of a row, as of a group that has its own scale.
+PART = 16
 #: The least distance of a factor from one for all, as a share of that one's distance from 1.
 OTHER = 0.1
 #: The most likely that a factor may equal a known number by chance.
@@ -146,11 +149,12 @@ def _one_number(
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
     if best is factor and is_float and abs(value) > FAINT and not _varies(output, sample, value):
         known = _known(value, float(factor.error), failure)
+        times = _times(value, max(float(factor.error), _roundoff(output, sample, value)))
         other = None if known else _another(output, failure, value, factor=True)
         if other is None:
-            yield "one factor", f"{which}{_times(value)} x expected{place}{known}"
+            yield "one factor", f"{which}{times} x expected{place}{known}"
         elif not place:
-            words = f"{_times(value)} x expected, {_times(other)} x with other inputs"
+            words = f"{times} x expected, {_times(other)} x with other inputs"
             yield "one factor", f"{which}{words}"
     elif best is offset and (
         abs(value) > FAINT * float(sample.bound.median())
@@ -194,14 +198,25 @@ def _another(output: WrongOutput, failure: Failure, value: float, *, factor: boo
 
 
 def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:
-    """Whether many rows have surely another factor: one for all lies between theirs."""
+    """Whether many rows, or parts of rows, have surely another factor: one for all lies between.
+
+    Those that are right have 1.
+    """
     rows = output.rows(sample)
-    if len(rows.at) < 2 or rows.at.shape[1] < FEW:
-        return False
-    fit = LinearFit.of(rows, factor=True)
+    width = rows.at.shape[1]
+    parts = rows.at[:, : width // PART * PART].reshape(-1, PART)
+    return any(
+        _has_another(LinearFit.of(lines, factor=True), factor)
+        for lines in (rows, output.sample_at(parts))
+        if len(lines.at) > 1 and lines.at.shape[1] >= FEW
+    )
+
+
+def _has_another(fit: LinearFit, factor: float) -> bool:
     distance = (fit.value - factor).abs()
     others = (distance > SIGMAS * fit.error) & (distance > OTHER * abs(factor - 1))
-    return share(others[fit.good]) > 1 - MOST_ROWS
+    known = fit.good | (fit.left <= 1)
+    return share(others[known]) > 1 - MOST_ROWS
 
 
 def _differ(expected: torch.Tensor) -> torch.Tensor:
@@ -213,9 +228,16 @@ def _differ(expected: torch.Tensor) -> torch.Tensor:
     return torch.where(size > 0, size, inf).amin(-1) < (1 - APART) * size.amax(-1)
 
 
-def _times(factor: float) -> str:
-    """A factor in few digits, but enough to differ from 1."""
-    text = f"{factor:.5g}"
+def _roundoff(output: WrongOutput, sample: Sample, factor: float) -> float:
+    """The standard error of a factor by the rounding of elements alone."""
+    precision = PRECISION.get(output.got.dtype)
+    return abs(factor) * precision.roundoff / sqrt(len(sample.at)) if precision else 0.0
+
+
+def _times(factor: float, error: float = 0.0) -> str:
+    """A factor in as many digits as its standard error leaves, and enough to differ from 1."""
+    digits = min(5, max(2, floor(-log10(max(2 * error / abs(factor), 1e-9))) + 1)) if factor else 1
+    text = f"{factor:.{digits}g}"
     return format_distinct(factor, 1.0, 9)[0] if text == "1" else text
 
 

@@ -162,11 +162,15 @@ def _of_a_scalar(
         elsewhere = ({name: other}, {name: changed[words]}) if words in changed else ({}, {})
         moved, read_as = ({**each, **others} for each in elsewhere)
         shown: Elsewhere | None = None
+        is_whole = isinstance(number, int)
         if isinstance(number, int):
             shown = partial(_of_other_whole_numbers, name, number, value, rules[name])
         elif moved:
             shown = partial(_both, moved, {name: value, **read_as})
-        yield InputHypothesis(f"{name} {words}", {name: value}, elsewhere=shown)
+        # Where one is an index, what is wrong there is so as if it were any other.
+        yield InputHypothesis(
+            f"{name} {words}", {name: value}, partial=not is_whole, elsewhere=shown
+        )
 
 
 def _of_other_whole_numbers(

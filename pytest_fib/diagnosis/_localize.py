@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
-from pytest_fib.diagnosis._wrong_output import FEW, WrongOutput, share, take, vary
+from pytest_fib.diagnosis._wrong_output import FEW, WrongOutput, share, take, unraveled, vary
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
@@ -41,8 +41,11 @@ LEAST_SIZE = 10
 LEAST_LIMIT = 1024
 #: How a place is named that is nearly all.
 ALL_BUT = "everywhere but "
+EXCEPT = re.compile(r"\b(?:but|except)\b")
 #: Where only zeros or -inf are expected.
 PADDING = "padding region"
+#: How many elements that should be 0, or -inf, are right, where all others are wrong.
+LEAST_RIGHT = 3
 #: A triangle of square matrices, or their diagonal; and how many rows these have at least.
 TRIANGLE, LEAST_SQUARE = "triangle", 3
 #: How a place begins that is where some number is expected, or where it isn't.
@@ -161,17 +164,22 @@ def without_place(sentence: str, location: Location, place: str) -> str:
     return sentence.replace(f"{location.phrase}{guess}", place).replace(location.phrase, place)
 
 
-def counted(location: Location, output: WrongOutput) -> str:
-    """At how many indices of a place, in place of at which."""
+def counted(location: Location, output: WrongOutput, others: Sequence[WrongOutput] = ()) -> str:
+    """At how many indices of a place, in place of at which.
+
+    But not along a dimension of which ``others`` are wrong at nearly all.
+    """
     inside = output.wrong
     for dim, at in location.at.items():
         inside = inside.movedim(dim, 0)[at.to(inside.device)].movedim(0, dim)
     if not location.at or share(inside.reshape(-1)) < NEARLY_WHOLE:
         return how_many(output)
-    along = location.at.items()
-    return " and ".join(
-        f"at {int(at.sum())} of {len(at)} along {output.axis(n)}" for n, at in along
-    )
+    along = [
+        f"at {int(at.sum())} of {len(at)} along {output.axis(dim)}"
+        for dim, at in location.at.items()
+        if all(share(wrong_along(other, dim)) < NEARLY_WHOLE for other in others)
+    ]
+    return " and ".join(along) or how_many(output)
 
 
 def _is_everywhere(output: WrongOutput) -> bool:
@@ -203,8 +211,8 @@ def _nearly_everywhere(output: WrongOutput) -> str:
     sample = output.any_sample
     filled = (sample.expected != 0) & (sample.expected != -inf)
     right = ~take(output.wrong, sample.at).bool()
-    is_filled = share(filled[~right]) > NEARLY_WHOLE
-    if is_filled and bool(right.any()) and not bool((filled & right).any()):
+    are_these = bool((right == ~filled).all()) and _are_spread(output, sample.at, filled)
+    if are_these and int(right.sum()) >= LEAST_RIGHT:
         if not output.is_number:
             return "everywhere"  # that it is: the sentence says what is expected
         if (only := _only_value(output, sample.expected[~right])) is not None:
@@ -214,6 +222,16 @@ def _nearly_everywhere(output: WrongOutput) -> str:
     if output.count >= ALMOST_ALL * output.total:
         return "nearly everywhere"
     return how_many(output)
+
+
+def _are_spread(output: WrongOutput, at: torch.Tensor, which: torch.Tensor) -> bool:
+    """Whether some elements are at several indices of each dimension but the last, if it has any.
+
+    As many are expected in one row alone, it may be the row that decides.
+    """
+    index = unraveled(at[which], output.shape)
+    sides = zip(index[:-1], output.shape, strict=False)
+    return all(size == 1 or vary(each) for each, size in sides)
 
 
 def _padding(output: WrongOutput) -> Location | None:
@@ -230,9 +248,11 @@ def _padding(output: WrongOutput) -> Location | None:
     place = _along_dimensions(output)
     such = every == float(value)  # where all of these are wrong, that they are says enough
     is_enough = share(take(output.wrong, output.any_sample.at[such]).bool()) >= NEARLY_WHOLE
-    is_named = place and place.dense and not place.phrase.startswith(ALL_BUT) and not is_enough
-    where = f"{place.phrase}, where" if place and is_named else ONLY_WHERE
-    return Location(PADDING, f"{where} {value} is expected")
+    words = f"{ONLY_WHERE} {value} is expected"
+    if place is None or is_enough or not place.dense or EXCEPT.search(place.phrase):
+        return Location(PADDING, words)
+    words = f"{place.phrase}, where {value} is expected"
+    return replace(place, name=PADDING, phrase=words, one_last=False, tiles={})
 
 
 def _triangle(output: WrongOutput) -> Location | None:
@@ -374,7 +394,7 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         return _Indices(EVERY_KTH, phrase, part, 2 * log_size)
     if size - count == 1:
         left_out = (set(range(size)) - set(members)).pop()
-        return _Indices(role, f"{ALL_BUT}{_at(axis, left_out)}", part, log_size)
+        return _Indices(role, f"{ALL_BUT}{at_index(axis, left_out)}", part, log_size)
     span = members[-1] - first + 1
     filled = RANGE if span <= 0.5 * size else NEARLY_WHOLE
     if span <= NEARLY_WHOLE * size and count >= max(filled * span, LEAST_MEMBERS):
@@ -391,7 +411,7 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
 def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Indices:
     part, log_size = count / size, log10(size)
     if role == "some heads" and count == 1:
-        return _Indices("one head", _at(axis, first), part, log_size)
+        return _Indices("one head", at_index(axis, first), part, log_size)
     if first + count == size and part <= 0.5:
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
         why = _why_last(size, count, rest_of)
@@ -404,15 +424,13 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
         tiles = {axis: rest_of} if rest_of else {}
         return _Indices(name, phrase, part, choices - END, one_last=one_last, tiles=tiles)
     if count == 1:
-        return _Indices(role, _at(axis, first), part, log_size)
+        return _Indices(role, at_index(axis, first), part, log_size)
     if first == 0:
         return _Indices(role, f"{ENDS[0]}{count} of {size} along {axis}", part, log_size)
-    tile = f", a tile of {count}" if count in TILES and first % count == 0 else ""
-    phrase = f"at {axis} {first}..{first + count - 1}{tile}"
-    return _Indices(role, phrase, part, 2 * log_size)
+    return _Indices(role, f"at {axis} {first}..{first + count - 1}", part, 2 * log_size)
 
 
-def _at(axis: str, index: int) -> str:
+def at_index(axis: str, index: int) -> str:
     """A single index: ``at head 5``, ``at index 0 along page_size``."""
     return f"at index {index} along {axis}" if _SIZES.fullmatch(axis) else f"at {axis} {index}"
 

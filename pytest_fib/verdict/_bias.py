@@ -46,7 +46,7 @@ class Bias:
         if abs(self.scale) / self.allowed[0] >= abs(self.offset) / self.allowed[1]:
             share, most = format_distinct(100 * abs(self.scale), 100 * self.allowed[0], 2)
             way = "large" if self.scale > 0 else "small"
-            return f"is {share} % too {way} throughout, allowed {most} % ({over})"
+            return f"is {share} % too {way} on average, allowed {most} % ({over})"
         share, most = format_distinct(100 * abs(self.offset), 100 * self.allowed[1], 2)
         sign = "+" if self.offset > 0 else "-"
         return f"is shifted by {sign}{share} % of a row's scale, allowed ±{most} % ({over})"

@@ -34,7 +34,7 @@ OFF = said("off by +1 at 20 of 90 elements", "one offset")
         (said("every element is off by +0.1", "one offset"),
          [said("every element is off by +0.1002", "one offset")]),
         (said("every element is 0.5 x expected", "one factor"),
-         [said("every element is 0.25 x expected", "one factor")]),
+         [said("every element is 0.51 x expected", "one factor")]),
         (ZEROS, [said("zeros everywhere", "zeros", "z"), said("zeros at n 1", "zeros", "z")]),
         (EVERYWHERE, [EVERYWHERE, EVERYWHERE, said("wrong at 850 of 900 elements", "scattered")]),
         (MANY, [MANY, said("wrong at 300 of 900 elements", "scattered")]),
@@ -49,6 +49,12 @@ def test_what_half_of_the_others_say_is_said(own, others):
 @pytest.mark.parametrize(
     ("own", "others", "sentence"),
     [
+        (said("every element is 0.5 x expected", "one factor"),
+         [said("every element is 0.25 x expected", "one factor")],
+         "y: every element is 0.5 x expected, 0.25 x with other inputs"),
+        (FEW, [said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
+               said("wrong only where 0 is expected", "padding", place="padding"), FEW],
+         "y: wrong only where 0 is expected"),
         # Of a single row.
         (EVERYWHERE, [MANY, EVERYWHERE, EVERYWHERE], f"y: {MOST}"),
         (FEW, [MANY, MANY], f"y: {MOST}"),  # of values that hardly show it
@@ -90,5 +96,6 @@ def test_what_only_certain_values_show_keeps_its_pattern():
 def test_a_factor_has_a_name_only_if_others_give_it_that():
     named = said("every element is 0.2 x expected (which is 1 / n)", "one factor")
     bare = said("every element is 0.4 x expected", "one factor")
-    assert agreed(named, [bare, bare, bare]).sentence == "y: every element is 0.2 x expected"
+    words = "y: every element is 0.2 x expected, 0.4 x with other inputs"
+    assert agreed(named, [bare, bare, bare]).sentence == words
     assert agreed(named, [named, bare]).sentence == named.sentence

@@ -7,8 +7,15 @@ import torch
 
 from pytest_fib.data import Definition
 from pytest_fib.engine import Judge
-from pytest_fib.workloads import make_workload
-from tests.diagnosis.test_unknown_kernels import SCALE, define, diagnosis, found_of, outcome
+from pytest_fib.workloads import make_inputs, make_workload
+from tests.diagnosis.test_unknown_kernels import (
+    SCALE,
+    define,
+    diagnosis,
+    evaluated,
+    found_of,
+    outcome,
+)
 from tests.workloads.signatures import signature
 
 
@@ -352,3 +359,112 @@ def test_an_offset_that_is_a_number_of_the_inputs_is_no_constant(judge):
     )
     found = sentences(judge, counts, "return torch.arange(len(x))", n=9, seeds=24)
     assert not any(re.search(r"by (\S+), by \1 with", each) for each in found), found
+
+
+def test_where_what_is_expected_is_in_one_row_alone_it_is_not_the_value_that_decides(judge):
+    sums = define(
+        {"x": "float32[n, d]", "lens": "int64[n]"},
+        {"y": "float32[n, d]"},
+        "places = torch.arange(x.shape[1])\n"
+        "    return torch.where(places < lens[:, None], x, -torch.inf)",
+        axes={"d": 8},
+        rules={"lens": {"kind": "one_of", "values": [0, 0, 0, 8]}},
+    )
+    wrong = (
+        "places = torch.arange(x.shape[1])\n"
+        "    return torch.where(places < (lens % 8)[:, None], x, -torch.inf)"
+    )
+    for seed in range(12):
+        checked = outcome(judge, sums, wrong, n=3, seed=seed)
+        if checked.diagnosis and "wherever" in checked.diagnosis.sentence:
+            inputs = make_inputs(sums, make_workload(sums, {"n": 3}, seed), "cpu")
+            assert int((inputs["lens"] > 0).sum()) > 1
+
+
+def test_zeros_are_not_right_where_some_of_them_are_wrong(judge):
+    """As of groups all of whose rows are null, if null rows are counted."""
+    counts = define(
+        {"ids": "int64[n]", "valid": "bool[n]"},
+        {"y": "int64[m]"},
+        "return torch.bincount(ids[valid], minlength=32)",
+        axes={"m": 32},
+        rules={"ids": {"kind": "integers", "min": 0, "max": 31}},
+    )
+    for seed in range(24):
+        found = outcome(judge, counts, "return torch.bincount(ids, minlength=32)", 100, seed)
+        if found.diagnosis and "wherever 0 isn't" in found.diagnosis.sentence:
+            inputs = make_inputs(counts, make_workload(counts, {"n": 100}, seed), "cpu")
+            right = torch.bincount(inputs["ids"][inputs["valid"]], minlength=32)
+            assert not bool(torch.bincount(inputs["ids"], minlength=32)[right == 0].any())
+
+
+def test_the_row_that_a_scalar_names_is_said_to_be_that(judge):
+    padded = define(
+        {"x": "float32[n, d]", "ids": "int64[n]", "padding_idx": "int64"},
+        {"y": "float32[m, d]"},
+        "x = torch.where((ids == padding_idx)[:, None], 0.0, x)\n"
+        "    return torch.zeros(12, x.shape[1]).index_add_(0, ids, x)",
+        axes={"m": 12, "d": 8},
+        rules={
+            "ids": {"kind": "integers", "min": 0, "max": 11},
+            "padding_idx": {"kind": "integers", "min": 0, "max": 11},
+        },
+    )
+    wrong = "return torch.zeros(12, x.shape[1]).index_add_(0, ids, x)"
+    found = sentences(judge, padded, wrong, n=100, seeds=6)
+    assert all(
+        re.fullmatch(r"y: wrong at m \d+, which is padding_idx(, where 0 is expected)?", each)
+        for each in found
+    ), found
+
+
+def test_a_copy_of_an_input_is_one_where_it_is_right_too(judge):
+    ordered = define(
+        {"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x.sort(-1).values", axes={"d": 5}
+    )
+    found = diagnosis(judge, ordered, "return x.clone()", n=3)
+    assert re.fullmatch(
+        r"y: equal to the input x everywhere \(wrong at \d+ of 15 elements\)", found.sentence
+    )
+
+
+def test_what_is_nan_rather_than_infinite_is_said_to_be_both(judge):
+    halved = define(
+        {"x": "float32[n, d]"},
+        {"y": "float32[n, d]"},
+        "return x * 1.0",
+        axes={"d": 8},
+        rules={"x": {"kind": "uniform", "min": 1.0, "max": 2.0}},
+    )
+    wrong = "y = x.clone()\n    y[:, :4] = torch.nan\n    y[:, 4] = torch.inf\n    return y"
+    found = diagnosis(judge, halved, wrong, n=30)
+    assert found.sentence.startswith("y: NaN and inf at ")
+    assert "of 240 elements" in found.sentence or "along d" in found.sentence
+
+
+def test_counts_are_named_with_what_they_are_multiplied_by(judge):
+    penalties = define(
+        {"x": "float32[n, d]", "counts": "int64[n, d]", "rate": "float32[n]", "base": "float32[n]"},
+        {"y": "float32[n, d]"},
+        "return x.sin() - rate[:, None] * counts - base[:, None] * (counts > 0)",
+        axes={"d": 8},
+        rules={"counts": {"kind": "integers", "min": 0, "max": 900}},
+    )
+    wrong = "return x.sin() - rate[:, None] * counts.clamp(max=255) - base[:, None] * (counts > 0)"
+    found = diagnosis(judge, penalties, wrong, n=40)
+    assert "in what depends on counts and rate" in found.sentence
+
+
+def test_errors_of_most_elements_are_not_everywhere(judge):
+    """Of some rows nothing is added, and these are exact."""
+    sums = define(
+        {"x": "float32[n, d]", "on": "bool[n]"},
+        {"y": "float32[n, d]"},
+        "return x + on[:, None] * x.flip(1) * 1.7",
+        axes={"d": 64},
+        rules={"on": {"kind": "boolean", "p": 0.75}},
+    )
+    wrong = "return x + on[:, None] * (x.flip(1) * 1.7).half().float()"
+    found = sentences(judge, sums, wrong, n=40, seeds=6)
+    assert any("at most elements" in each for each in found), found
+    assert not any("scale everywhere" in each for each in found), found

@@ -52,6 +52,15 @@ def explained(kind, change, expected=None, **facts):
     return explain(Failure((output(got, expected, dims),), CallContext(axes=axes, **facts)))
 
 
+def test_a_factor_that_only_a_part_of_each_row_has_is_not_said_of_all():
+    """As where each group of a row has a scale of its own, and some of these are rounded."""
+    change = put(ALL, slice(0, 32), value=scaled(1 - 0.0009))
+    for seed in range(6):
+        expected = normal((1, 64), seed).half().double()
+        found = explained((("rows", "d"), (1, 64), torch.float16), change, expected)
+        assert "every element" not in found.sentence
+
+
 def experiments(expected, error):
     """What a kernel and its reference make of moved inputs, whose errors are then these."""
     return {

@@ -128,7 +128,7 @@ def test_what_no_element_shows_is_said_below_the_pattern():
     verdict = checker(expected, "bfloat16").check({"y": got})
     assert verdict.diagnosis.pattern == "one factor"
     assert verdict.diagnosis.details[0].startswith(
-        "  y is 0.5 % too large throughout, allowed 0.2 %"
+        "  y is 0.5 % too large on average, allowed 0.2 %"
     )
 
 

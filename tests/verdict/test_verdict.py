@@ -303,7 +303,7 @@ def test_one_row_that_is_off_is_named(normal):
 
 def test_a_scale_that_no_element_shows_is_named(normal):
     verdict = judged(normal * 1.005, normal, "bfloat16")
-    assert verdict.diagnosis.sentence.startswith("y is 0.5 % too large throughout, allowed 0.2 %")
+    assert verdict.diagnosis.sentence.startswith("y is 0.5 % too large on average, allowed 0.2 %")
     assert extra(verdict)["check"] == "bias"
     assert extra(verdict)["elements_wrong"] == {"y": 0}
 

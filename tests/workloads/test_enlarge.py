@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from pytest_fib.data import load_definition_file
-from pytest_fib.workloads import enlarge, in_domain, make_workload, smallest_axes, workload_bytes
+from pytest_fib.workloads import (
+    enlarge,
+    in_domain,
+    make_inputs,
+    make_workload,
+    smallest_axes,
+    with_whole_scalars,
+    workload_bytes,
+)
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "kernel_defs").glob("*/*.yaml"))
@@ -53,3 +61,43 @@ def test_sequences_have_several_tokens_each(tmp_path):
     small = make_workload(loaded.definition, smallest_axes(loaded.definition))
     axes = enlarge(loaded.definition, small, {}, BYTES).axes
     assert axes["total"] > 10 * axes["offsets_len"] > 10
+
+
+ATTENTION = """
+name: window
+op_type: ragged
+axes: {offsets_len: var, total: var, dim: 8}
+constraints: ["total == offsets[-1].item()"]
+inputs:
+  x: {shape: [total, dim], dtype: float32}
+  offsets: {shape: [offsets_len], dtype: int32}
+  window: {shape: null, dtype: int32}
+outputs: {y: {shape: [total, dim], dtype: float32}}
+reference: |
+  def run(x, offsets, window):
+      return x
+workloads:
+  axes: {offsets_len: {max: 33}, total: {max: 511}}
+  inputs: {window: {kind: integers, min: 0, max: total, ends: true}}
+"""
+
+
+def test_with_little_memory_there_are_fewer_sequences(tmp_path):
+    path = tmp_path / "window.yaml"
+    path.write_text(ATTENTION)
+    [loaded] = load_definition_file(path)
+    small = make_workload(loaded.definition, {"offsets_len": 2, "total": 2})
+    axes = enlarge(loaded.definition, small, {}, 1 << 12).axes
+    assert axes["total"] >= 8 * (axes["offsets_len"] - 1) > 8
+
+
+def test_a_workload_may_have_whole_scalars_of_another(tmp_path):
+    path = tmp_path / "window.yaml"
+    path.write_text(ATTENTION)
+    [loaded] = load_definition_file(path)
+    definition = loaded.definition
+    small = make_workload(definition, {"offsets_len": 2, "total": 2}, seed=5)
+    large = enlarge(definition, small, {}, 1 << 16)
+    alike = with_whole_scalars(definition, large, small)
+    assert make_inputs(definition, alike, "cpu")["window"] == small.inputs["window"].value
+    assert alike.axes == large.axes
