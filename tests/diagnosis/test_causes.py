@@ -12,7 +12,6 @@ from tests.diagnosis.test_unknown_kernels import (
     SCALE,
     define,
     diagnosis,
-    evaluated,
     found_of,
     outcome,
 )
@@ -468,3 +467,32 @@ def test_errors_of_most_elements_are_not_everywhere(judge):
     found = sentences(judge, sums, wrong, n=40, seeds=6)
     assert any("at most elements" in each for each in found), found
     assert not any("scale everywhere" in each for each in found), found
+
+
+def test_a_window_that_is_too_wide_is_not_one_that_is_ignored():
+    """In a sequence of two tokens, one of two is as good as no limit."""
+    reference = (
+        "def run(x, cu, window):\n"
+        "    y = torch.zeros_like(x)\n"
+        "    for a, b in zip(cu.tolist()[:-1], cu.tolist()[1:]):\n"
+        "        for i in range(a, b):\n"
+        "            first = max(a, i + 1 - window) if window else a\n"
+        "            y[i] = x[first : i + 1].sum(0)\n"
+        "    return y\n"
+    )
+    data = signature(
+        "op", "total cu_len d=4", "x[total,d]:f32 cu[cu_len]:i32 window:i32", "y[total,d]:f32",
+        "total == cu[-1].item()",
+    )  # fmt: skip
+    data["reference"] = f"import torch\n{reference}"
+    window = {"kind": "integers", "min": 0, "max": "total", "ends": True}
+    bounds = {"total": {"max": 300}, "cu_len": {"max": 33}}
+    data["workloads"] = {"axes": bounds, "inputs": {"window": window}}
+    definition = Definition.model_validate(data)
+    namespace = {"torch": torch}
+    exec(reference.replace("i + 1 - window", "i - window"), namespace)
+    axes = {"total": 2, "cu_len": 2}
+    seeds = [s for s in range(20) if make_workload(definition, axes, s).inputs["window"].value == 1]
+    found = [found_of(definition, namespace["run"], axes, s, max_bytes=1 << 12) for s in seeds]
+    assert any(found)  # two sequences of a token each are right
+    assert not any(each and "as if window" in each.sentence for each in found), found
