@@ -247,8 +247,13 @@ def _diagnosis(
 
 
 def _worst_elements(output: WrongOutput) -> list[str]:
-    """The elements that are furthest beyond their bound."""
+    """The elements that are furthest beyond their bound; the first of whole numbers.
+
+    Of running counts and the like, all behind the first that is wrong are.
+    """
     sample = output.wrong_sample
+    if not output.got.is_floating_point():
+        return [_element(output, sample, i) for i in range(min(SHOWN, len(sample.at)))]
     error = torch.where(sample.got == sample.expected, 0.0, sample.error.abs())
     used = (error / sample.bound.clamp(min=1e-300)).nan_to_num(inf, inf)
     worst = used.argsort(descending=True, stable=True)[:SHOWN].tolist()

@@ -295,8 +295,11 @@ class Session:
         return DefinitionLookup(self.config.rootpath, lambda: self.catalogue)
 
     def stray_warnings(self) -> list[str]:
-        """Warnings about implementations of unknown definitions, or of none; once in a run."""
-        if self._stray_warnings_given or self._number != 0:
+        """Warnings about implementations of unknown definitions, or of none; once in a run.
+
+        Where inputs are explained, no implementation is wanted.
+        """
+        if self._stray_warnings_given or self._number != 0 or self.settings.explain_inputs:
             return []
         self._stray_warnings_given = True
         catalogue, folders = self.catalogue, self.settings.implementation_dirs

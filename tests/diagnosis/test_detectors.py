@@ -52,6 +52,14 @@ def explained(kind, change, expected=None, **facts):
     return explain(Failure((output(got, expected, dims),), CallContext(axes=axes, **facts)))
 
 
+def test_of_whole_numbers_the_first_that_is_wrong_is_shown():
+    """Behind the first that a running count misses, each is too few, and the last by most."""
+    expected = torch.arange(40.0, dtype=torch.float64).reshape(1, 40)
+    change = put(ALL, slice(9, None), value=lambda x: x - 1 - torch.arange(31.0))
+    found = explained((("rows", "d"), (1, 40), torch.int64), change, expected)
+    assert found.element.startswith("out[0, 9] got 8, expected 9")
+
+
 def test_a_factor_that_only_a_part_of_each_row_has_is_not_said_of_all():
     """As where each group of a row has a scale of its own, and some of these are rounded."""
     change = put(ALL, slice(0, 32), value=scaled(1 - 0.0009))

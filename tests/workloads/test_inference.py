@@ -2241,8 +2241,10 @@ def test_experts_are_packed_with_their_weights_where_the_reference_shifts_bits(r
 def test_inputs_are_explained_without_a_test(project):
     project.define(HEADER)
     project.implement("good", "x, kv_indptr, kv_indices, order, weights\nreturn x", "gather")
+    project.implement("stray", "x\nreturn x", "no_definition")
     result = project.run("--fib-explain-inputs", "-k", "gather")
     result.assert_outcomes()
+    result.stdout.no_fnmatch_line("*no_definition*")
     result.stdout.fnmatch_lines(
         [
             "gather  kernel_defs/*.yaml:*",
