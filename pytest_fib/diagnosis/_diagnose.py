@@ -186,12 +186,16 @@ def _at_held_place(
 
 
 def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) -> Location | None:
-    """The place with the scalar that is the only index of it, if it is so with other inputs too."""
+    """The place with the scalar that is the only index of it, which is so of other numbers too."""
     sides = [(output, failure), *_elsewhere(output, failure)]
-    scalars = [name for name, value in failure.context.inputs.items() if type(value) is int]
+    scalars = [
+        name
+        for name, value in failure.context.inputs.items()
+        if type(value) is int and len({each.context.inputs[name] for _, each in sides}) > 1
+    ]
     for dim in range(len(output.shape)):
         found = [wrong_along(each, dim).nonzero()[:, 0].tolist() for each, _ in sides]
-        for name in scalars if len(sides) > 1 and output.shape[dim] > 1 else ():
+        for name in scalars:
             if found == [[each.context.inputs[name]] for _, each in sides]:
                 words = at_index(output.axis(dim), found[0][0])
                 expected = WHERE_EXPECTED.search(location.phrase)

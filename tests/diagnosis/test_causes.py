@@ -496,3 +496,15 @@ def test_a_window_that_is_too_wide_is_not_one_that_is_ignored():
     found = [found_of(definition, namespace["run"], axes, s, max_bytes=1 << 12) for s in seeds]
     assert any(found)  # two sequences of a token each are right
     assert not any(each and "as if window" in each.sentence for each in found), found
+
+
+def test_a_flag_that_is_0_names_no_row(judge):
+    flagged = define(
+        {"x": "float32[n, d]", "flag": "int32"},
+        {"y": "float32[n, d]"},
+        "y = x.sin()\n    y[0] += 1 - flag\n    return y",
+        axes={"d": 8},
+        rules={"flag": {"kind": "integers", "min": 0, "max": 1}},
+    )
+    found = sentences(judge, flagged, "return x.sin()", n=40, seeds=6)
+    assert not any("which is" in each for each in found), found
