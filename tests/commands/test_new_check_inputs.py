@@ -173,7 +173,9 @@ def test_check_reads_all_definitions_unless_it_is_told_which(project, capsys, sc
 def test_check_is_told_when_a_file_is_no_definition(project, capsys):
     project.write("kernel.py", "def run(x): ...\n")
     assert main(["check", "kernel.py"]) == 1
-    assert capsys.readouterr().out.startswith("kernel.py: is no definition: ")
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("kernel.py: is no definition: ")
+    assert second.startswith("  pytest --collect-only shows which implementations it finds")
 
 
 def test_inputs_shows_what_each_is_made_from_and_workloads(project, capsys, scale_yaml):
