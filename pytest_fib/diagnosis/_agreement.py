@@ -23,6 +23,8 @@ EVERYWHERE = re.compile(r" (?:nearly )?everywhere\b(?! but\b)")
 NEARLY = 0.9
 #: For which expected value elements are wrong, or for all others, in a sentence.
 EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
+#: An end of a dimension: which, how much, and of what.
+END = re.compile(r"at the (first|last) (\d+) of (\d+ along \w+)")
 #: The value that is expected wherever elements are wrong.
 WHERE = re.compile(r"\bwhere (\S+) is expected$")
 #: Which way bools are wrong.
@@ -64,7 +66,7 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
         alike = _most(own.output, others) or [x for x in vague if x.output == own.output]
     if not alike:
         return only_wrong(own)
-    found = _with_agreed_name(_at_agreed_place(alike), alike)
+    found = _with_agreed_name(_with_whole_end(_at_agreed_place(alike), alike), alike)
     return _with_other_factor(_with_agreed_number(found, alike), alike)
 
 
@@ -173,6 +175,22 @@ def _with_agreed_number(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Dia
     words = "" if number[1].startswith(",") else " one number"
     sentence = diagnosis.sentence.replace(number[1], words)
     return diagnosis.model_copy(update={"sentence": NAMED.sub("", sentence)})
+
+
+def _with_whole_end(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
+    """A diagnosis with as much of an end of a dimension as any of those that say the same has.
+
+    Elements may be right by chance, as where an angle is nearly 0.
+    """
+    own = END.search(diagnosis.sentence)
+    ends = [found for each in alike if (found := END.search(each.sentence))]
+    same = [each for each in ends if own and each[1] == own[1] and each[3] == own[3]]
+    if own is None or not same:
+        return diagnosis
+    longest = max(same, key=lambda each: int(each[2]))
+    return diagnosis.model_copy(
+        update={"sentence": diagnosis.sentence.replace(own[0], longest[0], 1)}
+    )
 
 
 def _with_other_factor(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:

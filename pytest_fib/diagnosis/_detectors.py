@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
-from math import inf, sqrt
+from math import inf, isclose, sqrt
 from typing import TypeAlias
 
 import torch
@@ -59,10 +59,9 @@ SLICES, LEAST_MARKS, MARKS, MOST_SLICES = 64, 4, 24, 8192
 #: The most slices that may equal a wrong one, on average, if it is to be a mix-up; and the most
 #: that may equal any of them.
 MOST_ALIKE, MOST_LIKE = 1.5, 512
-#: What is rounded again and again, or averaged, has other errors than its dtype's: none is named.
-ROUNDING = (
-    "like those of rounding (each in bfloat16 is up to 0.4 %, in float16 0.05 %) or of cancellation"
-)
+#: What is rounded again and again, averaged or taken a logarithm of has other errors than its
+#: dtype's: none is named.
+ROUNDING = "like those of rounding or of cancellation"
 #: The largest errors, as a share of a row's scale, that are said to be like those of rounding, and
 #: that are called small.
 LIKE_ROUNDING, SMALL = 0.008, 0.08
@@ -70,8 +69,12 @@ LIKE_ROUNDING, SMALL = 0.008, 0.08
 #: the correlation from which they are the same. Of products with a factor beside a power of two,
 #: neighbours over dozens of steps are rounded alike.
 MOVED, RELATED = 64.0, 0.5
+#: The bits of a byte, which are the places of a usual block as well.
+BYTE = 8
 #: Bits of narrow integers; and how many must agree: offsets of tiles are powers of two as well.
-WIDTHS, LEAST_BITS = (32, 16, 8), 32
+WIDTHS, LEAST_BITS = (32, 16, BYTE), 32
+#: How far a scalar is from what elements hold of it, relatively.
+SAME = 1e-6
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDING_SHARE = 0.15
 
@@ -182,7 +185,9 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
         and not _is_common(output, value)
         and not _is_given(value, failure)
     ):
-        words = f"the same value, {output.digits(value)},{where(output, left_out=True)}"
+        name = _scalar_of(value, failure)
+        said = f"{output.digits(value)}{f' (which is {name})' if name else ''}"
+        words = f"the same value, {said},{where(output, left_out=True)}"
         yield "constant", words
 
 
@@ -190,6 +195,13 @@ def _is_given(value: torch.Tensor, failure: Failure) -> bool:
     """Whether an input has hardly any other value, so that what is copied of it has that."""
     tensors = [once(x) for x in failure.context.tensors().values() if x.dtype is not torch.bool]
     return any(x.numel() > 1 and share((x == value).reshape(-1)) >= NEARLY_ALL for x in tensors)
+
+
+def _scalar_of(value: torch.Tensor, failure: Failure) -> str:
+    """The floating scalar that elements hold, rounded to their dtype; "" if they hold none."""
+    scalars = {n: x for n, x in failure.context.inputs.items() if type(x) is float}
+    near = (name for name, x in scalars.items() if isclose(float(value), x, rel_tol=SAME))
+    return next(near, "")
 
 
 def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
@@ -238,7 +250,8 @@ def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]
         if len(got) * width < LEAST_BITS or not fits or (len(got) > 1 and not vary(got)):
             continue
         if share(difference & (2**width - 1) == 0) >= NEARLY_ALL:
-            yield "wrapped", f"wrapped around, as if of {width} bits{where(output)}"
+            cause = f"of {width} bits" if width > BYTE else "of 8 bits, or places in blocks of 256"
+            yield "wrapped", f"wrapped around, as if {cause}{where(output)}"
             return
 
 

@@ -26,6 +26,7 @@ from pytest_fib.diagnosis._localize import (
     counted,
     held,
     localize,
+    without_lone_indices,
     without_place,
     wrong_along,
 )
@@ -167,6 +168,9 @@ def _at_held_place(
     place: Location | None = location
     for other, _ in _elsewhere(output, failure):
         place = place and held(place, output, other)
+    definition = failure.context.definition
+    if place is not None and definition is not None:
+        place = without_lone_indices(place, output, definition.var_axes)
     place = _named_by_scalar(location, output, failure) or place
     says_where = bool(location.at) or location.name in (LAST, PADDING)
     if says_where and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):

@@ -17,6 +17,7 @@ from pytest_fib.diagnosis._wrong_output import (
     Failure,
     Sample,
     WrongOutput,
+    rms,
     share,
     take,
     vary,
@@ -41,6 +42,8 @@ AS_MANY = 0.25
 #: Offsets that are a smaller share of what is allowed are those of a few faint elements; smaller
 #: factors are those of elements that are nearly 0 for any reason.
 FAINT = 1e-3
+#: How far errors are from one offset, root mean square, as a share of it.
+SPREAD = 0.2
 #: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
 ALIKE = 1e-3
 #: By which share sizes differ that no rounding to a few bits makes different.
@@ -158,6 +161,7 @@ def _one_number(
             yield "one factor", f"{which}{words}"
     elif best is offset and (
         abs(value) > FAINT * float(sample.bound.median())
+        and _are_alike(sample, value)
         and (not place or _stands_out(output, value))
         if is_float
         else len(sample.at) >= LEAST_OFF and abs(value - round(value)) < WHOLE
@@ -169,6 +173,11 @@ def _one_number(
         elif not place:
             others = output.digits(other, "+")
             yield "one offset", f"{off} here, by {others} with other inputs: it depends on these"
+
+
+def _are_alike(sample: Sample, offset: float) -> bool:
+    """Whether errors are one offset but for a little, not a range about it within the bounds."""
+    return rms(sample.error[sample.finite] - offset) <= SPREAD * abs(offset)
 
 
 def _stands_out(output: WrongOutput, offset: float) -> bool:

@@ -53,6 +53,8 @@ _OF_NUMBERS: tuple[tuple[str, Callable[[float], float]], ...] = (
     # That of an epsilon would hide whatever is divided by it.
     ("were its reciprocal", lambda x: 1 / x if 1 / FAR <= abs(x) <= FAR else x),
 )
+#: How much of an order is listed.
+SHOWN_OF_ORDER = 6
 #: The largest scalar whose reciprocal is tried.
 FAR = 1000.0
 #: The place in its range at which a scalar is tried as well: neither an end nor the middle.
@@ -425,7 +427,8 @@ def _counted(
     }
     whole = f"a dimension of {size}" if is_unnamed(axis) else axis
     counted = whole if length == size else f"the first {length} of {whole}"
-    words = f"{counted} were interleaved, with neighbours {distance} apart"
+    listed = ", ".join(map(str, order[:SHOWN_OF_ORDER].tolist()))
+    words = f"{counted} came in the order {listed}{', ...' if size > SHOWN_OF_ORDER else ''}"
     back = partial(_ordered, axis=axis, order=order.argsort())
     return InputHypothesis(words, values, back, partial=False)
 

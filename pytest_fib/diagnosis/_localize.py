@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
@@ -138,6 +138,26 @@ def held(location: Location, output: WrongOutput, other: WrongOutput) -> Locatio
         return place and held(place, output, other)
     dims = [dim for dim in location.at if _is_held(dim, location, output, other)]
     return location if len(dims) == len(location.at) else _along_dimensions(output, dims)
+
+
+def without_lone_indices(
+    location: Location, output: WrongOutput, axes: Collection[str]
+) -> Location | None:
+    """The place without dimensions of which a single index is wrong that no kernel would choose.
+
+    That is neither an end nor a multiple of a tile, along one of these axes, as a row of zeros is;
+    or any of a few.
+    """
+    dims = [dim for dim, at in location.at.items() if not _is_lone(dim, at, output, axes)]
+    return location if len(dims) == len(location.at) else _along_dimensions(output, dims)
+
+
+def _is_lone(dim: int, at: torch.Tensor, output: WrongOutput, axes: Collection[str]) -> bool:
+    members = at.nonzero().flatten().tolist()
+    size = len(at)
+    is_end = size >= LEAST_SIZE and (0 in members or size - 1 in members)
+    is_usual = is_end or (members[0] % TILES[-1] == 0 and members[0] > 0)
+    return len(members) == 1 and output.axis(dim) in axes and not is_usual
 
 
 def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutput) -> bool:
@@ -392,6 +412,10 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     if members == list(range(first, size, step)) and first < step and count >= LEAST_MEMBERS:
         phrase = f"at every {ordinal(step)} of {axis}, from {first} on"
         return _Indices(EVERY_KTH, phrase, part, 2 * log_size)
+    last = members[-1]
+    if step > 1 and members == list(range(first, last + 1, step)) and count >= LEAST_MEMBERS:
+        phrase = f"at every {ordinal(step)} of {axis}, from {first} to {last}"
+        return _Indices(EVERY_KTH, phrase, part, 3 * log_size)
     if size - count == 1:
         left_out = (set(range(size)) - set(members)).pop()
         return _Indices(role, f"{ALL_BUT}{at_index(axis, left_out)}", part, log_size)

@@ -192,15 +192,8 @@ class _Tried:
         What is said of a layout is so by comparison with another; what is said of an input was
         tried with other values. Of recorded tensors there are no others.
         """
-        own = self.outcome.diagnosis
-        is_of_another = own is not None and own.output != diagnosis.output
         is_tried = diagnosis.pattern in ("layout", *ABOUT_INPUTS)
-        if (
-            is_tried
-            or is_of_another
-            or self.workload.has_recorded_tensors
-            or not _is_of_elements(self.outcome)
-        ):
+        if is_tried or self.workload.has_recorded_tensors or not _is_of_elements(self.outcome):
             return diagnosis
         others = self._others(diagnosis, max_bytes)
         if others is None:

@@ -1179,8 +1179,9 @@ class _Reader(ast.NodeVisitor):
         made = self._expressions.size_of_made(tensor, dim)
         axis, more = made or (self._expressions.axis(tensor, dim, name, is_put=is_put), None)
         if axis is not None:
+            below = int(axis) if axis.isdecimal() else axis
             is_known = made is not None or self._expressions.has_axes(tensor)
-            self._note_picked(name, axis, index, is_known=is_known)
+            self._note_picked(name, below, index, is_known=is_known)
         if more and self._expressions.is_as_given(index):  # else it is where sentinels go
             self._uses.spare.setdefault(name, more)
 

@@ -34,6 +34,8 @@ ORDERS = {
     5: "nearly in order", 8: "between its ends", 11: "turned round",
     15: "nearly in order", 18: "between its ends", 21: "moved",
 }  # fmt: skip
+#: In one of so many turns, all sequences of a batch may be empty.
+EMPTY_TURNS = 6
 #: The turns in which distinct indices are in order, but for two of each row; and repeated ones.
 NEARLY_IN_ORDER_TURNS, NEARLY_IN_ORDER_TURNS_OF_REPEATED = (5, 15), (5, 9, 15, 20)
 
@@ -320,7 +322,9 @@ def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -
     longest, size, n = context.whole(rule.max), context.whole(rule.page_size), tensor.numel()
     most, least = -(-longest // size), 0 if rule.allow_empty else 1
     pages = n * most if rule.pages is None else min(context.whole(rule.pages), n * most)
-    total = int(torch.randint(n * least, pages + 1, (), generator=context.host_random)) if n else 0
+    # Where there are few pages, all would be empty in many workloads.
+    some = max(n * least, min(pages, 0 if context.turn % EMPTY_TURNS == 0 else 1))
+    total = int(torch.randint(some, pages + 1, (), generator=context.host_random)) if n else 0
     counts = _split(total, torch.full((n,), least), context)
     lengths = (counts.clamp_max(most) - 1) * size + _fullness(n, size, context)
     lengths = torch.where(counts > 0, lengths, 0).clamp(least, longest)

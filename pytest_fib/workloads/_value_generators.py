@@ -508,9 +508,15 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
 
 
 def _put_zeros(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
-    """Make all 0 where other values are, if they may: so states begin, and maxima may be 0."""
+    """Make all 0 where other values are, if they may: so states begin, and maxima may be 0.
+
+    Else in a workload of four one row of eight, which has no length and no direction then.
+    """
     if context.regime.get("values") == "zeros" and low <= 0 <= high:
         tensor.zero_()
+    elif context.turn % ZERO_ROWS == ZERO_ROWS - 1 and low < 0 < high and tensor.dim() > 1:
+        rows, at = _one_of_eight(tensor, 7 - context.turn)
+        rows[at] = 0
 
 
 def _boolean(tensor: torch.Tensor, rule: kinds.Boolean, context: FillContext) -> None:
@@ -784,6 +790,8 @@ LONE_FLAG_TURNS, APART = (10, 13, 20), 7
 RARE, RARE_TURN = 1 / 16, 3
 #: The turn in which all integers of an input are 0, and those of others most likely not.
 NOTHING_TURN = 20
+#: In one of so many turns, rows of numbers of both signs are 0.
+ZERO_ROWS = 4
 #: Of fewer, two that are drawn are often equal.
 FEW_NUMBERS = 16
 #: Rows of which one may be without the ends.

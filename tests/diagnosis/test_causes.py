@@ -508,3 +508,12 @@ def test_a_flag_that_is_0_names_no_row(judge):
     )
     found = sentences(judge, flagged, "return x.sin()", n=40, seeds=6)
     assert not any("which is" in each for each in found), found
+
+
+def test_a_row_in_the_middle_of_others_is_no_place(judge):
+    """As the one row of which all is 0, wherever it was put."""
+    summed = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x * 1.0")
+    for row, n, is_named in ((200, 601, False), (256, 601, True), (0, 601, True), (0, 3, False)):
+        wrong = f"y = x * 1.0\n    y[{row}] *= torch.nan\n    return y"
+        found = diagnosis(judge, summed, wrong, n=n).sentence
+        assert (f"at n {row}" in found) is is_named, found

@@ -120,7 +120,7 @@ def scores(q, k, weight, bias, scale, heads=None):
     [
         (
             lambda *inputs: scores(*inputs, heads=torch.arange(8) % 2),
-            "heads were interleaved, with neighbours 2 apart",
+            "heads came in the order 0, 2, 4, 6, 1, 3, ...",
         ),
         (
             lambda q, k, weight, bias, scale: scores(q, k, bias, weight, scale),

@@ -184,6 +184,18 @@ def test_a_row_may_be_all_negative_or_all_positive(rule, low, high):
     assert all(bool(((row >= low) & (row <= high)).all()) for row in rows)
 
 
+@pytest.mark.parametrize(("low", "are_some"), [(-1.0, True), (0.5, False)])
+def test_some_rows_of_uniform_numbers_of_both_signs_are_0(low, are_some):
+    """As a vector without a direction."""
+    given = define("uniform", "float32").model_dump()
+    of = {"x": {"kind": "uniform", "min": low, "max": 1.0}}
+    definition = Definition.model_validate({**given, "workloads": {"inputs": of}})
+    made = [make_workload(definition, {**SIZES, "n": 40}, seed) for seed in range(24)]
+    rows = [(make_inputs(definition, each, "cpu")["x"] == 0).all(1).sum() for each in made]
+    assert sum(map(bool, rows)) == (6 if are_some else 0)
+    assert max(rows) == (5 if are_some else 0)
+
+
 def test_all_uniform_values_of_a_row_may_be_near_an_end():
     x = wide("uniform", n=80)
     is_equal = (x == x[:, :1]).all(-1)

@@ -944,7 +944,7 @@ REFERENCES = [
     ("x.gather(1, torch.where(which == -100, 0, which)[:, None])",
      {"kind": "indices", "below": "d", "unique": False, "sentinels": [-100]}),
     ("x.new_zeros(9, 8).index_reduce(0, which, x, 'amax')",
-     {"kind": "indices", "below": "rows", "unique": False}),
+     {"kind": "indices", "below": 9, "unique": False}),
     ("torch.nn.functional.one_hot(which, 8)", {"kind": "indices", "below": 8, "unique": False}),
     ("torch.nn.functional.one_hot(which, num_classes=table.shape[0])",
      {"kind": "indices", "below": "rows", "unique": False}),
