@@ -122,10 +122,10 @@ def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
     found = [each for each in alike if _place_of(each) == usual]
     if not _is_only_wrong(found[0]):
         return found[0]
-    expected = Counter(said[1] for each in alike if (said := WHERE.search(each.sentence)))
-    value, count = max(expected.items(), key=lambda each: each[1], default=("", 0))
-    if 2 * count >= len(alike) and not WHERE.search(found[0].sentence):
-        sentence = f"{alike[0].output}: wrong only where {value} is expected"
+    own = WHERE.search(alike[0].sentence)
+    count = sum(own is not None and own[0] in each.sentence for each in alike)
+    if own and 2 * count >= len(alike) and not WHERE.search(found[0].sentence):
+        sentence = f"{alike[0].output}: wrong only {own[0]}"
         return only_wrong(alike[0]).model_copy(update={"sentence": sentence})
     # Without a place, a sentence of another workload would need its element.
     found = [each for each in found if each is alike[0] or _says_where(each)]

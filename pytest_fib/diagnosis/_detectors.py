@@ -75,6 +75,8 @@ BYTE = 8
 WIDTHS, LEAST_BITS = (32, 16, BYTE), 32
 #: How far a scalar is from what elements hold of it, relatively.
 SAME = 1e-6
+#: Errors that are a smaller share of the others' aren't those of rounding, but none.
+FAINT = 2.0**-10
 #: The share of their bounds, root mean square, that errors of mere rounding don't use.
 ROUNDING_SHARE = 0.15
 
@@ -486,11 +488,8 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     sample = output.any_sample
     if not _like_rounding(error) or share(sample.error[sample.finite] != 0) < MOST:
         return
-    extent = (
-        "everywhere"
-        if share(sample.error[sample.finite] != 0) >= NEARLY_ALL
-        else "at most elements"
-    )
+    are_seen = sample.error[sample.finite].abs() > FAINT * rms(sample.error[sample.finite])
+    extent = "everywhere" if share(are_seen) >= NEARLY_ALL else "at most elements"
     words = f"errors of {100 * size:.2g} % of a row's scale {extent}"
     moved = errors_of_moved_inputs(output, failure, MOVED * size)
     if moved is None:

@@ -182,7 +182,8 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             continue
         if context.definition.inputs[name].dtype.value == "bool":
             alike = f"{name} is all alike"
-            others[name] = alike if name in others else f"{name} is {bool(number)}"
+            of = f"all of {name}" if isinstance(value, torch.Tensor) else name
+            others[name] = alike if name in others else f"{of} is {bool(number)}"
         elif number == 0:
             expected = {each.name: each.expected for each in compared}
             zeros[name] = value, _where_wrong(outputs, expected)

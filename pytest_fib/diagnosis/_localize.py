@@ -60,6 +60,8 @@ ENDS = ("at the first ", "at the last ")
 _GUESSED = re.compile(r" \([^()]*\?\)")
 #: Indices of a progression; the least number of its members.
 EVERY_KTH = "every k-th"
+#: Indices at both ends of a dimension, and none between.
+BOTH_ENDS = "both ends"
 LEAST_MEMBERS = 4
 
 
@@ -232,7 +234,7 @@ def _nearly_everywhere(output: WrongOutput) -> str:
     filled = (sample.expected != 0) & (sample.expected != -inf)
     right = ~take(output.wrong, sample.at).bool()
     are_these = bool((right == ~filled).all()) and _are_spread(output, sample.at, filled)
-    if are_these and int(right.sum()) >= LEAST_RIGHT:
+    if are_these and int(right.sum()) >= LEAST_RIGHT and int(filled.sum()) >= FEW:
         if not output.is_number:
             return "everywhere"  # that it is: the sentence says what is expected
         if (only := _only_value(output, sample.expected[~right])) is not None:
@@ -348,7 +350,8 @@ def _along_dimensions(output: WrongOutput, dims: Sequence[int] | None = None) ->
 def _range_of(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
     """Marks the indices of a dimension that are named (bool)."""
     wrong = wrong_along(output, dim).clone()
-    if not (indices.listed or indices.name == EVERY_KTH or indices.phrase.startswith(ALL_BUT)):
+    has_gaps = indices.name in (EVERY_KTH, BOTH_ENDS) or indices.phrase.startswith(ALL_BUT)
+    if not (indices.listed or has_gaps):
         members = wrong.nonzero()[:, 0]
         wrong[int(members[0]) : int(members[-1]) + 1] = True  # some are right by chance
     return wrong
@@ -409,17 +412,19 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     step = members[1] - first if count > 1 else 1
     if members == list(range(first, first + count)):
         return _contiguous(first, count, size, axis, role)
-    if members == list(range(first, size, step)) and first < step and count >= LEAST_MEMBERS:
-        phrase = f"at every {ordinal(step)} of {axis}, from {first} on"
-        return _Indices(EVERY_KTH, phrase, part, 2 * log_size)
     last = members[-1]
-    if step > 1 and members == list(range(first, last + 1, step)) and count >= LEAST_MEMBERS:
-        phrase = f"at every {ordinal(step)} of {axis}, from {first} to {last}"
-        return _Indices(EVERY_KTH, phrase, part, 3 * log_size)
-    if size - count == 1:
-        left_out = (set(range(size)) - set(members)).pop()
-        return _Indices(role, f"{ALL_BUT}{at_index(axis, left_out)}", part, log_size)
-    span = members[-1] - first + 1
+    if members == list(range(first, last + 1, step)) and count >= LEAST_MEMBERS:
+        is_whole = first < step and last + step >= size
+        end = "on" if is_whole else f"to {last}"
+        phrase = f"at every {ordinal(step)} of {axis}, from {first} {end}"
+        return _Indices(EVERY_KTH, phrase, part, (2 if is_whole else 3) * log_size)
+    left_out = sorted({*range(size)}.difference(members))
+    if len(left_out) == 1:
+        return _Indices(role, f"{ALL_BUT}{at_index(axis, left_out[0])}", part, log_size)
+    if (before := _right_between(left_out, size)) is not None:
+        phrase = f"at the first {before} and the last {count - before} of {size} along {axis}"
+        return _Indices(BOTH_ENDS, phrase, part, 2 * log_size)
+    span = last - first + 1
     filled = RANGE if span <= 0.5 * size else NEARLY_WHOLE
     if span <= NEARLY_WHOLE * size and count >= max(filled * span, LEAST_MEMBERS):
         return _contiguous(first, span, size, axis, role)
@@ -430,6 +435,13 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     )
     phrase = f"at {some} {', '.join(map(str, members[:MOST_LISTED]))}{more}"
     return _Indices(role, phrase, part, ways, listed=True)
+
+
+def _right_between(right: list[int], size: int) -> int | None:
+    """How many come before the right indices, if these are one range, and most of a dimension."""
+    first, last = right[0], right[-1]
+    is_range = len(right) == last - first + 1 and 2 * len(right) >= size
+    return first if is_range and first > 0 and last < size - 1 else None
 
 
 def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Indices:

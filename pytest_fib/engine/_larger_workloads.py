@@ -279,7 +279,7 @@ class _Tried:
         if _values_of(right) != _values_of(shown):
             # Whether it is the values, and not the sizes; else nobody knows which of these.
             normal = make_workload(self.definition, shown.axes, shown.seed, right.regime)
-            if not self._always(normal, True):
+            if not (self._mostly_fails(shown) and self._always(normal, True)):
                 return diagnosis
             return qualified(_without_place(diagnosis), "right with normal values of these sizes")
         if right.axes == shown.axes or not self._is_right_at_its_sizes(right):
@@ -318,6 +318,11 @@ class _Tried:
     def _always(self, workload: Workload, passes: bool) -> bool:
         """Whether a workload passes, or fails, with values of several other seeds."""
         return all(self._passes(workload, by) is passes for by in range(1, OTHER_SEEDS + 1))
+
+    def _mostly_fails(self, workload: Workload) -> bool:
+        """Whether a workload fails with values of most other seeds, not with a few by chance."""
+        failed = [self._passes(workload, by) is False for by in range(1, OTHER_SEEDS + 1)]
+        return 2 * sum(failed) > len(failed)
 
     def _of_seed(
         self, workload: Workload, by: int, regime: Mapping[str, str] | None = None

@@ -52,9 +52,14 @@ def test_what_half_of_the_others_say_is_said(own, others):
         (said("every element is 0.5 x expected", "one factor"),
          [said("every element is 0.25 x expected", "one factor")],
          "y: every element is 0.5 x expected, 0.25 x with other inputs"),
+        (said("wrong only where 0 is expected", "padding", place="padding"),
+         [said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
+          said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
+          FEW, FEW, FEW],
+         "y: wrong only where 0 is expected"),
         (FEW, [said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
                said("wrong only where 0 is expected", "padding", place="padding"), FEW],
-         "y: wrong only where 0 is expected"),
+         "y: wrong at 3 of 900 elements"),
         # Of a single row.
         (EVERYWHERE, [MANY, EVERYWHERE, EVERYWHERE], f"y: {MOST}"),
         (FEW, [MANY, MANY], f"y: {MOST}"),  # of values that hardly show it

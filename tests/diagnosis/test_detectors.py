@@ -882,3 +882,19 @@ def test_a_value_that_a_scalar_has_is_said_to_be_that():
     change = put(torch.arange(5000) % 3 == 0, value=0.005015)
     found = explained(VECTOR, change, inputs={"scale_ub": 0.005015})
     assert "the same value, 0.005015 (which is scale_ub), " in found.sentence
+
+
+def test_both_ends_of_a_row_are_named_and_not_what_is_between():
+    """As where a signal is repeated beyond its ends."""
+    changed = put(ALL, torch.arange(141) % 121 < 20, value=lambda x: x.sin() + 3)
+    found = explained((("rows", "d"), (30, 141), torch.float32), changed, normal((30, 141)))
+    assert "at the first 20 and the last 20 of 141 along d" in found.sentence
+    assert found.place == "both ends"
+
+
+def test_small_errors_of_most_elements_leave_out_those_that_are_far_smaller():
+    """Logarithms of which a fifth have no mismatch."""
+    some = torch.arange(5000) % 5 > 0
+    error = torch.where(some, 0.01 * normal((5000,), 3), 1e-9)
+    found = explained(VECTOR, lambda x: x + error)
+    assert "everywhere" not in found.sentence
