@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from math import isclose
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ NEARLY = 0.9
 EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
 #: An end of a dimension: which, how much, and of what.
 END = re.compile(r"at the (first|last) (\d+) of (\d+ along \w+)")
+OF_ITS_END = re.compile(r"\d %|\?\)|, all past ")
 #: The value that is expected wherever elements are wrong.
 WHERE = re.compile(r"\bwhere (\S+) is expected$")
 #: Which way bools are wrong.
@@ -173,24 +175,36 @@ def _with_agreed_number(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Dia
     if number is None or 2 * len(same) >= len(named):
         return diagnosis
     words = "" if number[1].startswith(",") else " one number"
-    sentence = diagnosis.sentence.replace(number[1], words)
-    return diagnosis.model_copy(update={"sentence": NAMED.sub("", sentence)})
+    sentence = diagnosis.sentence.replace(number[1], words, 1)
+    name = NAMED.search(sentence)  # the name of a scalar may be agreed, of which each has its own
+    is_named = name is not None and all(name[0] in each.sentence for each in alike)
+    return diagnosis.model_copy(
+        update={"sentence": sentence if is_named else NAMED.sub("", sentence)}
+    )
 
 
 def _with_whole_end(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
-    """A diagnosis with as much of an end of a dimension as any of those that say the same has.
+    """A diagnosis with the most of an end of a dimension that two of those that say the same have.
 
-    Elements may be right by chance, as where an angle is nearly 0.
+    Elements may be right by chance, as where an angle is nearly 0. What else it says of the end,
+    such as of which tiles it is the rest, goes with its length.
     """
     own = END.search(diagnosis.sentence)
-    ends = [found for each in alike if (found := END.search(each.sentence))]
-    same = [each for each in ends if own and each[1] == own[1] and each[3] == own[3]]
-    if own is None or not same:
+    if own is None or OF_ITS_END.search(diagnosis.sentence):
         return diagnosis
-    longest = max(same, key=lambda each: int(each[2]))
-    return diagnosis.model_copy(
-        update={"sentence": diagnosis.sentence.replace(own[0], longest[0], 1)}
+    ends = Counter(found.groups() for each in alike if (found := END.search(each.sentence)))
+    longest = max(
+        (
+            int(size)
+            for (end, size, of), n in ends.items()
+            if (end, of) == (own[1], own[3]) and n > 1
+        ),
+        default=0,
     )
+    if longest <= int(own[2]):
+        return diagnosis
+    words = f"at the {own[1]} {longest} of {own[3]}"
+    return diagnosis.model_copy(update={"sentence": diagnosis.sentence.replace(own[0], words, 1)})
 
 
 def _with_other_factor(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
@@ -199,12 +213,20 @@ def _with_other_factor(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diag
     if own is None or NAMED.search(diagnosis.sentence):
         return diagnosis
     factors = [found[1] for each in alike if (found := FACTOR.search(each.sentence))]
-    least = OTHER * abs(float(own[1]) - 1)
-    other = next((each for each in factors if abs(float(each) - float(own[1])) > least), None)
+    least = OTHER * abs(float(own[1]) - 1) + _half_a_digit(own[1])
+    other = next(
+        (n for n in factors if abs(float(n) - float(own[1])) > least + _half_a_digit(n)), None
+    )
     if other is None:
         return diagnosis
     sentence = diagnosis.sentence.replace(own[0], f"{own[0]}, {other} x with other inputs")
     return diagnosis.model_copy(update={"sentence": sentence})
+
+
+def _half_a_digit(number: str) -> float:
+    """Half of what one more in the last digit of a number is."""
+    exponent = Decimal(number).as_tuple().exponent
+    return 10.0**exponent / 2 if isinstance(exponent, int) else 0.0
 
 
 def _number(diagnosis: Diagnosis) -> float | None:

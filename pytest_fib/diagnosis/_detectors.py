@@ -187,7 +187,7 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
         and not _is_common(output, value)
         and not _is_given(value, failure)
     ):
-        name = _scalar_of(value, failure)
+        name = _scalar_of(output, value, failure)
         said = f"{output.digits(value)}{f' (which is {name})' if name else ''}"
         words = f"the same value, {said},{where(output, left_out=True)}"
         yield "constant", words
@@ -199,11 +199,12 @@ def _is_given(value: torch.Tensor, failure: Failure) -> bool:
     return any(x.numel() > 1 and share((x == value).reshape(-1)) >= NEARLY_ALL for x in tensors)
 
 
-def _scalar_of(value: torch.Tensor, failure: Failure) -> str:
-    """The floating scalar that elements hold, rounded to their dtype; "" if they hold none."""
+def _scalar_of(output: WrongOutput, value: torch.Tensor, failure: Failure) -> str:
+    """The only floating scalar that elements hold, rounded to their dtype; "" if none is."""
     scalars = {n: x for n, x in failure.context.inputs.items() if type(x) is float}
-    near = (name for name, x in scalars.items() if isclose(float(value), x, rel_tol=SAME))
-    return next(near, "")
+    held = {n: float(torch.tensor(x).to(output.got.dtype)) for n, x in scalars.items()}
+    near = [name for name, x in held.items() if isclose(float(value), x, rel_tol=SAME)]
+    return near[0] if len(near) == 1 else ""
 
 
 def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
@@ -252,8 +253,8 @@ def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]
         if len(got) * width < LEAST_BITS or not fits or (len(got) > 1 and not vary(got)):
             continue
         if share(difference & (2**width - 1) == 0) >= NEARLY_ALL:
-            cause = f"of {width} bits" if width > BYTE else "of 8 bits, or places in blocks of 256"
-            yield "wrapped", f"wrapped around, as if {cause}{where(output)}"
+            blocks = " (or counted in blocks of 256)" if width == BYTE else ""
+            yield "wrapped", f"wrapped around, as if of {width} bits{blocks}{where(output)}"
             return
 
 
@@ -489,7 +490,7 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     if not _like_rounding(error) or share(sample.error[sample.finite] != 0) < MOST:
         return
     are_seen = sample.error[sample.finite].abs() > FAINT * rms(sample.error[sample.finite])
-    extent = "everywhere" if share(are_seen) >= NEARLY_ALL else "at most elements"
+    extent = "everywhere" if share(are_seen) >= NEARLY_ALL else "in most elements"
     words = f"errors of {100 * size:.2g} % of a row's scale {extent}"
     moved = errors_of_moved_inputs(output, failure, MOVED * size)
     if moved is None:

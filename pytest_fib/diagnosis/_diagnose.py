@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from math import inf, log10
 
 import torch
@@ -26,6 +27,7 @@ from pytest_fib.diagnosis._localize import (
     counted,
     held,
     localize,
+    shares_filled,
     without_lone_indices,
     without_place,
     wrong_along,
@@ -66,6 +68,8 @@ WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
 HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
 #: What a place says of how much is wrong there.
 PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
+#: The least share of a row that is wrong for the row to be named.
+SOME_OF_ROW = 0.4
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -183,7 +187,8 @@ def _at_held_place(
     others = [other for other, _ in _elsewhere(output, failure)]
     words = place.phrase if place else counted(location, output, others)
     expected = WHERE_EXPECTED.search(location.phrase)
-    if expected and not (place and WHERE_EXPECTED.search(place.phrase)):
+    is_expected = not any(shares_filled(other)[1] for other in others)  # by chance here, else
+    if expected and is_expected and not (place and WHERE_EXPECTED.search(place.phrase)):
         words += f", {expected[0]}"
     sentence = without_place(sentence, location, words)
     return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
@@ -200,7 +205,10 @@ def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) 
     for dim in range(len(output.shape)):
         found = [wrong_along(each, dim).nonzero()[:, 0].tolist() for each, _ in sides]
         for name in scalars:
-            if found == [[each.context.inputs[name]] for _, each in sides]:
+            index = failure.context.inputs[name]
+            if found != [[each.context.inputs[name]] for _, each in sides]:
+                continue
+            if share(output.wrong.movedim(dim, 0)[index].reshape(-1)) >= SOME_OF_ROW:
                 words = at_index(output.axis(dim), found[0][0])
                 expected = WHERE_EXPECTED.search(location.phrase)
                 where = f", {expected[0]}" if expected else ""
@@ -255,13 +263,17 @@ def _diagnosis(
 
 
 def _worst_elements(output: WrongOutput) -> list[str]:
-    """The elements that are furthest beyond their bound; the first of whole numbers.
+    """The elements that are furthest beyond their bound; of wide whole numbers the first ones.
 
     Of running counts and the like, all behind the first that is wrong are.
     """
     sample = output.wrong_sample
-    if not output.got.is_floating_point():
-        return [_element(output, sample, i) for i in range(min(SHOWN, len(sample.at)))]
+    if output.marked and not output.got.is_floating_point() and output.got.element_size() > 2:
+        flat = output.wrong.reshape(-1).to(torch.uint8)
+        first = output.sample_at(flat.argmax()[None])
+        others = (i for i, at in enumerate(sample.at.tolist()) if at != int(first.at[0]))
+        rest = [_element(output, sample, i) for i in islice(others, SHOWN - 1)]
+        return [_element(output, first, 0), *rest]
     error = torch.where(sample.got == sample.expected, 0.0, sample.error.abs())
     used = (error / sample.bound.clamp(min=1e-300)).nan_to_num(inf, inf)
     worst = used.argsort(descending=True, stable=True)[:SHOWN].tolist()

@@ -246,6 +246,7 @@ def _roundoff(output: WrongOutput, sample: Sample, factor: float) -> float:
 def _times(factor: float, error: float = 0.0) -> str:
     """A factor in as many digits as its standard error leaves, and enough to differ from 1."""
     digits = min(5, max(2, floor(-log10(max(2 * error / abs(factor), 1e-9))) + 1)) if factor else 1
+    digits = max(digits, min(5, floor(log10(max(abs(factor), 1.0))) + 1))
     text = f"{factor:.{digits}g}"
     return format_distinct(factor, 1.0, 9)[0] if text == "1" else text
 

@@ -18,7 +18,7 @@ import torch
 
 from pytest_fib.data import Definition, InputRule, is_unnamed, kinds
 from pytest_fib.diagnosis._wrong_output import dimension
-from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
+from pytest_fib.workloads import TILE_SIZES, bits, constrained_inputs, dtype_name, once, plan
 
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._wrong_output import Back, CallContext
@@ -104,8 +104,9 @@ def input_hypotheses(
     scalars = {n: x for n, x in inputs.items() if not isinstance(x, torch.Tensor)}
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
     rules = plan(definition).rules
+    fixed, last = constrained_inputs(definition), _last_axes(definition)
     for name, number in scalars.items():
-        yield from _of_a_scalar(name, number, rules, scalars, _last_axes(definition))
+        yield from _of_a_scalar(name, number, rules, scalars, last, is_fixed=name in fixed)
     picks = _other_picks(tensors, rules)
     for make in (_values, _moved):
         for name, tensor in tensors.items():
@@ -149,10 +150,13 @@ def _of_a_scalar(
     rules: Mapping[str, InputRule],
     scalars: Mapping[str, float],
     axes: Mapping[str, int],
+    *,
+    is_fixed: bool,
 ) -> Iterator[InputHypothesis]:
     """Hypotheses with ``elsewhere``, since a scalar may be 0 or 1 by chance.
 
-    So may another scalar that it is confused with; that one gets another value too.
+    So may another scalar that it is confused with; that one gets another value too. An integer that
+    ``is_fixed`` by constraints may be no other.
     """
     other = another_number(rules[name])
     changed = {} if isnan(other) else dict(_numbers(other, axes))
@@ -165,7 +169,7 @@ def _of_a_scalar(
         moved, read_as = ({**each, **others} for each in elsewhere)
         shown: Elsewhere | None = None
         is_whole = isinstance(number, int)
-        if isinstance(number, int):
+        if isinstance(number, int) and not is_fixed:
             shown = partial(_of_other_whole_numbers, name, number, value, rules[name])
         elif moved:
             shown = partial(_both, moved, {name: value, **read_as})
@@ -179,9 +183,12 @@ def _of_other_whole_numbers(
     name: str, number: int, value: float, rule: InputRule
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Smaller numbers that the scalar may be: of what is cut off by one, it may be any."""
-    least = rule.min if isinstance(rule, kinds.Integers) else number
-    for other in {1, 2, 3, number // 2}:
-        if isinstance(least, int) and least <= other < number and other != value:
+    if not (isinstance(rule, kinds.Integers) and isinstance(rule.min, int)):
+        return
+    step = rule.step if isinstance(rule.step, int) else 1
+    for other in sorted({1, 2, 3, number // 2}):
+        is_step = (other - rule.min) % step == 0
+        if rule.min <= other < number and other != value and is_step:
             yield {name: other}, {name: value}
 
 

@@ -274,7 +274,7 @@ def _padding(output: WrongOutput) -> Location | None:
     if place is None or is_enough or not place.dense or EXCEPT.search(place.phrase):
         return Location(PADDING, words)
     words = f"{place.phrase}, where {value} is expected"
-    return replace(place, name=PADDING, phrase=words, one_last=False, tiles={})
+    return replace(place, name=PADDING, phrase=words, one_last=False)
 
 
 def _triangle(output: WrongOutput) -> Location | None:

@@ -38,6 +38,7 @@ from pytest_fib.workloads import (
     TILE_SIZES,
     doubled,
     enlarge,
+    given_scalars,
     in_domain,
     make_workload,
     plan,
@@ -226,6 +227,8 @@ class _Tried:
                 is_known &= outcome is not None
                 if outcome is not None and outcome.status is EvaluationStatus.PASSED:
                     regimes = [workload.regime]  # plain ones are right, most likely
+                    other = with_whole_scalars(self.definition, other, workload)
+                    outcome = self.evaluate(other)  # which is known if it is the same
                 if outcome is None or (diagnosis := _diagnosis_of(outcome)) is None:
                     continue
                 failed += 1
@@ -327,9 +330,14 @@ class _Tried:
     def _of_seed(
         self, workload: Workload, by: int, regime: Mapping[str, str] | None = None
     ) -> Workload:
-        """The workload with values of another seed, and perhaps of another regime."""
+        """The workload with values of another seed, and perhaps of another regime.
+
+        Scalars that don't follow from its own seed stay what they are.
+        """
         regime = workload.regime if regime is None else regime
-        return make_workload(self.definition, workload.axes, workload.seed + by, regime)
+        other = make_workload(self.definition, workload.axes, workload.seed + by, regime)
+        given = {name: workload.inputs[name] for name in given_scalars(self.definition, workload)}
+        return other.model_copy(update={"inputs": {**other.inputs, **given}}) if given else other
 
     def _passes(
         self, workload: Workload, by: int = 1, regime: Mapping[str, str] | None = None

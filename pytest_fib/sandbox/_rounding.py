@@ -229,6 +229,9 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.decisions: list[Decision] = []
         self.weights: list[Weights] = []
         self._weights_in: MutableMapping[torch.Tensor, Weights] = WeakIdKeyDictionary()
+        #: The logits of sums' logarithms, and of each softmax.
+        self._log_sums_of: MutableMapping[torch.Tensor, int] = WeakIdKeyDictionary()
+        self._softmax_of: MutableMapping[torch.Tensor, Weights] = WeakIdKeyDictionary()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -256,7 +259,19 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if (weights := Weights.of(call, result)) is not None:
             self.weights.append(weights)
             self._weights_in[result] = weights
+            if is_softmax(call):
+                self._softmax_of[call.args[0]] = weights
+                weights.uses += self._log_sums_of.get(call.args[0], 0)
+        elif call.name == "logsumexp":
+            self._note_log_sum(call.args[0])
         return result
+
+    def _note_log_sum(self, logits: torch.Tensor) -> None:
+        """Note that kernels have the sum's logarithm too, by which they may merge parts."""
+        if (weights := self._softmax_of.get(logits)) is not None:
+            weights.uses += 1
+        else:
+            self._log_sums_of[logits] = 1
 
     def _note_uses(self, call: Operation, result: Any) -> None:
         """Note what is computed from weights; what shows some of them is not."""

@@ -26,6 +26,7 @@ from pytest_fib.workloads._output_order import upstream_outputs as upstream_outp
 from pytest_fib.workloads._plan import (
     Choice as Choice,
     Plan as Plan,
+    constrained_inputs as constrained_inputs,
     in_domain as in_domain,
     lone_sizes as lone_sizes,
     plan as plan,

@@ -1341,6 +1341,8 @@ _LENGTHS, _LENGTHS_OF_ROWS = r"(.*_)?(lens?|lengths?)", r"(?!seq|kv|context)(.*_
 _OF_TOKENS = r"(?!(num|min|max)_)(.*_)?(input_ids|token_ids|tokens)"
 #: Axes of the tokens of sequences.
 _TOKENS = r"(.*_)?(len|length|tokens?|seq|seqlen|kv|keys|queries)|[st]|total(_.*)?"
+#: How names of what is no gradient begin.
+_NO_GRADIENT = r"(?!d_|.*grad)"
 #: Settings that are 0 where they are switched off.
 _SHARES = r"(.*_)?(drop(out)?|label_smoothing|weight_decay|dampening)(_(p|prob|rate))?|p_drop.*"
 
@@ -1458,7 +1460,12 @@ RULES: tuple[Rule, ...] = (
     Rule("in [0, 1]", _CUTOFFS, _of_rows(kinds.Uniform(ends=True)), "floating"),
     Rule("in [0, 1)", r"(.*_)?(uniforms?|rand)(_.*)?", _uniforms, "floating"),
     Rule("around 1", "(inv_)?temp(erature)?s?", _of_each_row(_temperatures), "floating"),
-    Rule("rows that sum to 1", r"(?!.*log)(.*_)?prob(s|abilities)", _rows_of_one, "floating"),
+    Rule(
+        "rows that sum to 1",
+        rf"{_NO_GRADIENT}(?!.*log)(.*_)?prob(s|abilities)",
+        _rows_of_one,
+        "floating",
+    ),
     # Tables and scales.
     Rule("cosines and sines", "cos_sin_cache", lambda s: kinds.CosSinCache(), "floating"),
     Rule("cosines", "cos(_cache)?", _rotary(kinds.Cos), "floating"),

@@ -26,10 +26,9 @@ from pytest_fib.data import (
     Workload,
     first_problem,
     is_unnamed,
-    kinds,
 )
-from pytest_fib.workloads._plan import Choice, Plan, plan, value_patterns
-from pytest_fib.workloads._tensors import scalar_inputs
+from pytest_fib.workloads._plan import Choice, Plan, constrained_inputs, plan, value_patterns
+from pytest_fib.workloads._tensors import is_allowed, scalar_inputs
 
 #: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
 HIDING = ("zeros", "small", "subnormal", "large")
@@ -98,18 +97,17 @@ def given_scalars(definition: Definition, workload: Workload) -> dict[str, Scala
 
 
 def with_whole_scalars(definition: Definition, workload: Workload, other: Workload) -> Workload:
-    """The workload with integer scalars of another one, which has no larger axes.
+    """The workload with integer scalars of another one, as far as its axes allow these.
 
     But not those that constraints speak of, which depend on axes.
     """
-    planned = plan(definition)
-    stated = {name for constraint in planned.stated for name in constraint.tensors}
+    fixed = constrained_inputs(definition)
     scalars = {
         name: given
         for name, given in other.inputs.items()
         if isinstance(given, ScalarInput)
-        and isinstance(planned.rules[name], kinds.Integers)
-        and name not in stated | set(planned.scalars)
+        and name not in fixed
+        and is_allowed(definition, workload.axes, name, given.value)
     }
     return workload.model_copy(update={"inputs": {**workload.inputs, **scalars}})
 

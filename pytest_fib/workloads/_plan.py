@@ -429,6 +429,13 @@ def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:
     return not is_stated(name, definition) and isinstance(rule, kinds.Values)
 
 
+def constrained_inputs(definition: Definition) -> frozenset[str]:
+    """The inputs that constraints speak of, which may not be changed alone."""
+    planned = plan(definition)
+    names = (constraint.tensors for constraint in planned.stated)
+    return frozenset(planned.scalars).union(*names)
+
+
 def is_stated(name: str, definition: Definition) -> bool:
     """Whether a definition's ``workloads`` say which values an input has, or all have."""
     stated = definition.workloads

@@ -328,6 +328,16 @@ def scalar_inputs(definition: Definition, workload: Workload) -> dict[str, Scala
     return _meeting_constraints(planned, fitting, inputs, workload)
 
 
+def is_allowed(definition: Definition, axes: Mapping[str, int], name: str, number: Scalar) -> bool:
+    """Whether the rule of an integer scalar allows a number in workloads of these axes."""
+    planned = plan(definition)
+    rule = planned.rules[name]
+    if not isinstance(rule, kinds.Integers):
+        return False
+    inputs = InputTensors(definition, planned.rules, definition.axis_values(axes), {})
+    return inputs.steps(rule).has(number) or number in (rule.sentinels or ())
+
+
 def _meeting_constraints(
     planned: Plan, scalars: dict[str, Scalar], inputs: InputTensors, workload: Workload
 ) -> dict[str, Scalar]:
@@ -577,6 +587,11 @@ class Steps:
     def number(self, n: float) -> float:
         """The number of a step."""
         return n * self.size + self.base
+
+    def has(self, number: float) -> bool:
+        """Whether a number is a step."""
+        n, rest = divmod(number - self.base, self.size)
+        return rest == 0 and self.ends[0] <= n <= self.ends[1]
 
     def holds(self, numbers: torch.Tensor) -> torch.Tensor:
         """Which numbers are steps."""

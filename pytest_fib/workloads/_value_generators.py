@@ -134,6 +134,7 @@ def _uniform(tensor: torch.Tensor, rule: kinds.Uniform, context: FillContext) ->
 
     _fill_floating(tensor, fill)
     _put_whole_numbers(tensor, context, low, high)
+    _put_rows_of_zeros(tensor, context, low, high)
     if rule.ends:
         _put_ends(tensor, context, low, high)
     _with_equal_rows(tensor, context.turn + 2, goes_on=False)
@@ -508,13 +509,14 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
 
 
 def _put_zeros(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
-    """Make all 0 where other values are, if they may: so states begin, and maxima may be 0.
-
-    Else in a workload of four one row of eight, which has no length and no direction then.
-    """
+    """Make all 0 where other values are, if they may: so states begin, and maxima may be 0."""
     if context.regime.get("values") == "zeros" and low <= 0 <= high:
         tensor.zero_()
-    elif context.turn % ZERO_ROWS == ZERO_ROWS - 1 and low < 0 < high and tensor.dim() > 1:
+
+
+def _put_rows_of_zeros(tensor: torch.Tensor, context: FillContext, low: float, high: float) -> None:
+    """Make one row of eight 0 in a workload of four: it has no length and no direction then."""
+    if context.turn % ZERO_ROWS == ZERO_ROWS - 1 and low < 0 < high and tensor.dim() > 1:
         rows, at = _one_of_eight(tensor, 7 - context.turn)
         rows[at] = 0
 

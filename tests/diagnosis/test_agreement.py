@@ -87,6 +87,41 @@ def test_what_hardly_any_other_says_is_not(own, others, sentence):
     assert agreed(own, others).sentence == sentence
 
 
+def test_what_each_workload_says_of_its_own_scalar_keeps_the_name():
+    each = [f"the same value, {n} (which is ub), at 20 of 90 elements" for n in (3, 7, 9)]
+    own, *others = (said(words, "constant") for words in each)
+    words = "y: the same value (which is ub), at 20 of 90 elements"
+    assert agreed(own, others).sentence == words
+    bare = said("the same value, 3, at 20 of 90 elements", "constant")
+    assert "3" not in agreed(bare, others).sentence
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "sentence"),
+    [
+        ("zeros at the first 30 of 64 along d", ["zeros at the first 32 of 64 along d"] * 2,
+         "zeros at the first 32 of 64 along d"),
+        ("zeros at the first 30 of 64 along d",
+         ["zeros at the first 32 of 64 along d", "zeros at the first 30 of 64 along d"],
+         "zeros at the first 30 of 64 along d"),
+        ("zeros at the last 5 of 133 along n (the rest after tiles of 64?)",
+         ["zeros at the last 7 of 133 along n"] * 2,
+         "zeros at the last 5 of 133 along n (the rest after tiles of 64?)"),
+        ("zeros in 51 % of elements at the first 4 of 64 along d",
+         ["zeros in 51 % of elements at the first 31 of 64 along d"] * 2,
+         "zeros in 51 % of elements at the first 4 of 64 along d"),
+    ],
+)  # fmt: skip
+def test_an_end_is_as_long_as_two_others_say_unless_more_is_said_of_it(own, others, sentence):
+    places = [said(words, "zeros", place="columns") for words in (own, *others)]
+    assert agreed(places[0], places[1:]).sentence == f"y: {sentence}"
+
+
+def test_a_factor_in_fewer_digits_is_no_other_one():
+    own, other = (said(f"every element is {n} x expected", "one factor") for n in (1.01, 1.0083))
+    assert agreed(own, [other]).sentence == own.sentence
+
+
 def test_what_only_certain_values_show_keeps_its_pattern():
     counted = said("wrong at 9 of 90 elements", "scattered")
     for own in (

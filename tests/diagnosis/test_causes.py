@@ -465,7 +465,7 @@ def test_errors_of_most_elements_are_not_everywhere(judge):
     )
     wrong = "return x + on[:, None] * (x.flip(1) * 1.7).half().float()"
     found = sentences(judge, sums, wrong, n=40, seeds=6)
-    assert any("at most elements" in each for each in found), found
+    assert any("in most elements" in each for each in found), found
     assert not any("scale everywhere" in each for each in found), found
 
 
@@ -496,6 +496,38 @@ def test_a_window_that_is_too_wide_is_not_one_that_is_ignored():
     found = [found_of(definition, namespace["run"], axes, s, max_bytes=1 << 12) for s in seeds]
     assert any(found)  # two sequences of a token each are right
     assert not any(each and "as if window" in each.sentence for each in found), found
+
+
+def test_a_row_of_which_little_is_wrong_is_not_named_by_a_scalar(judge):
+    named = define(
+        {"x": "float32[n, d]", "row": "int64"},
+        {"y": "float32[n, d]"},
+        "return x.sin()",
+        rules={"row": {"kind": "integers", "min": 0, "max": "n - 1"}},
+    )
+    wrong = "y = x.sin()\n    y[row, :4] += 1\n    return y"
+    found = sentences(judge, named, wrong, n=200, seeds=4)
+    assert not any("which is row" in each for each in found), found
+
+
+def test_what_only_a_certain_scalar_shows_is_shown_by_a_larger_workload_with_that():
+    data = signature("op", "n d=8", "x[n,d]:f32 w:i32", "y[n,d]:f32")
+    data["reference"] = "import torch\ndef run(x, w):\n    return x.sin() + w\n"
+    data["workloads"] = {"inputs": {"w": {"kind": "integers", "min": 0, "max": "8 * n"}}}
+    definition = Definition.model_validate(data)
+    given = {seed: make_workload(definition, {"n": 1}, seed).inputs["w"].value for seed in range(9)}
+    seed, only = next((seed, value) for seed, value in given.items() if 2 < value < 8)
+
+    def run(x, w):
+        y = x.sin() + w
+        if w == only:
+            y[:, -3:] = 0
+        return y
+
+    found = found_of(definition, run, {"n": 1}, seed)
+    assert found.sentence == "y: zeros at 3 of 8 along d"
+    assert found.shown_by is not None
+    assert found.shown_by.inputs["w"].value == only
 
 
 def test_a_flag_that_is_0_names_no_row(judge):

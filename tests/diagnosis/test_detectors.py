@@ -882,6 +882,25 @@ def test_a_value_that_a_scalar_has_is_said_to_be_that():
     change = put(torch.arange(5000) % 3 == 0, value=0.005015)
     found = explained(VECTOR, change, inputs={"scale_ub": 0.005015})
     assert "the same value, 0.005015 (which is scale_ub), " in found.sentence
+    halves = (VECTOR[0], VECTOR[1], torch.bfloat16)
+    found = explained(halves, change, inputs={"scale_ub": 0.005015})
+    assert "(which is scale_ub), " in found.sentence
+    found = explained(VECTOR, change, inputs={"scale_ub": 0.005015, "other": 0.005015})
+    assert "which is" not in found.sentence
+
+
+@pytest.mark.parametrize(("factor", "said"), [(128.0, "128"), (1024.0, "1024"), (0.5, "0.50")])
+def test_a_whole_factor_has_all_its_digits(factor, said):
+    kind = (("rows", "d"), (2, 8), torch.bfloat16)
+    found = explained(kind, scaled(factor), normal((2, 8)).bfloat16().double())
+    assert found.sentence.startswith(f"out: every element is {float(said):g} x expected")
+
+
+def test_of_bytes_the_worst_is_shown_first():
+    expected = torch.arange(40.0, dtype=torch.float64).reshape(1, 40)
+    change = put(ALL, slice(9, None), value=lambda x: x - 1 - torch.arange(31.0))
+    found = explained((("rows", "d"), (1, 40), torch.int8), change, expected)
+    assert found.element.startswith("out[0, 39] ")
 
 
 def test_both_ends_of_a_row_are_named_and_not_what_is_between():

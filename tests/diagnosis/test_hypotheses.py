@@ -8,6 +8,7 @@ from pytest_fib.diagnosis import input_hypotheses
 from pytest_fib.engine import FunctionChecker
 from pytest_fib.workloads import fill_inputs, layouts, make_workload, plan, scalar_inputs
 from tests.definitions.harness import ROOT
+from tests.workloads.signatures import signature
 
 DEFINITION = Definition.model_validate(
     {
@@ -176,6 +177,28 @@ def test_what_another_number_refutes_is_not_said_of_a_scalar():
         )
         said = wrong(given, explain=True).diagnosis.sentence
         assert (said == "y: as if eps were 0") is (of_eps == 0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "constraint", "tried"),
+    [
+        ({"min": 0, "max": 64}, [], [1, 2, 3, 24]),
+        ({"min": 0, "max": 64, "step": 16}, [], []),
+        ({"min": 2, "max": 64, "step": 2}, [], [2, 24]),
+        ({"min": 0, "max": 64}, ["w <= n * 64"], []),
+    ],
+)
+def test_a_whole_scalar_is_tried_as_others_that_it_may_be(rule, constraint, tried):
+    """In a sequence of two, a window of two is as good as none; of one that is less, it isn't."""
+    data = signature("op", "n", "x[n]:f32 w:i32", "y[n]:f32", *constraint)
+    data["reference"] = "import torch\ndef run(x, w):\n    return x * w\n"
+    data["workloads"] = {"inputs": {"w": {"kind": "integers", **rule}}}
+    inputs = {"x": torch.ones(3), "w": 48}
+    found = list(input_hypotheses(Definition.model_validate(data), inputs))
+    [ignored] = [each for each in found if each.words == "w were 0"]
+    assert not ignored.partial
+    others = list(ignored.elsewhere()) if ignored.elsewhere else []
+    assert others == [({"w": n}, {"w": 0}) for n in tried]
 
 
 def test_a_scalar_is_not_taken_for_another_that_happens_to_have_its_value():

@@ -197,3 +197,37 @@ def test_outputs_in_float64_are_not_computed_in_float32():
 
 def in_turn_64(x):
     return torch.from_numpy(np.cumsum(SUMS["a sum"][1](x.double()).numpy(), axis=-1)[..., -1])
+
+
+def test_softmax_may_be_merged_by_the_logarithms_of_sums_where_that_is_an_output():
+    """The larger these are, the less is known of what is left of their differences."""
+    inputs = {"x": ("float32", ["m", "n"]), "v": ("bfloat16", ["m", "n"])}
+    outputs = {"y": ("bfloat16", ["m", "n"]), "total": ("float32", ["m"])}
+    reference = (
+        "((768.0 * 256.0 + x).softmax(1)[..., None] * v.float()[:, None]).sum(1).bfloat16(), "
+        "(768.0 * 256.0 + x).logsumexp(1)"
+    )
+
+    def merged(x, v):
+        x, v = x + 768.0 * 256.0, v.float()
+        parts = x.split((x.shape[1] + 1) // 2, 1)
+        sums = [part.logsumexp(1) for part in parts]
+        means = [
+            ((part - total[:, None]).exp()[..., None] * v[:, None]).sum(1)
+            for part, total in zip(parts, sums, strict=True)
+        ]
+        both = torch.logaddexp(*sums)
+        weights = [(total - both).exp()[:, None] for total in sums]
+        y = sum(weight * mean for weight, mean in zip(weights, means, strict=True))
+        return y.bfloat16(), both
+
+    cases = [({"m": 12, "n": 64}, "ones"), ({"m": 12, "n": 64}, "normal")]
+    shared = reference.replace("(768.0 * 256.0 + x).softmax", "logits.softmax").replace(
+        "(768.0 * 256.0 + x).logsumexp", "logits.logsumexp"
+    )
+    shared = f"(lambda logits: ({shared}))(768.0 * 256.0 + x)"
+    assert check(inputs, outputs, shared, merged, cases)
+    alone = "((768.0 * 256.0 + x).softmax(1)[..., None] * v.float()[:, None]).sum(1).bfloat16(), "
+    assert not check(
+        inputs, outputs, f"{alone} x[:, 0]", lambda x, v: (merged(x, v)[0], x[:, 0]), cases
+    )

@@ -101,3 +101,12 @@ def test_a_workload_may_have_whole_scalars_of_another(tmp_path):
     alike = with_whole_scalars(definition, large, small)
     assert make_inputs(definition, alike, "cpu")["window"] == small.inputs["window"].value
     assert alike.axes == large.axes
+
+
+def test_whole_scalars_of_another_workload_are_those_that_the_axes_allow(tmp_path):
+    path = tmp_path / "window.yaml"
+    path.write_text(ATTENTION.replace("min: 0, max: total", "min: total, max: 2 * total"))
+    [loaded] = load_definition_file(path)
+    small = make_workload(loaded.definition, {"offsets_len": 2, "total": 2})
+    large = make_workload(loaded.definition, {"offsets_len": 3, "total": 41})
+    assert with_whole_scalars(loaded.definition, large, small) == large

@@ -196,6 +196,16 @@ def test_some_rows_of_uniform_numbers_of_both_signs_are_0(low, are_some):
     assert max(rows) == (5 if are_some else 0)
 
 
+def test_ends_are_there_beside_rows_of_zeros():
+    given = define("uniform", "float32").model_dump()
+    of = {"x": {"kind": "uniform", "min": -1.0, "max": 1.0, "ends": True}}
+    definition = Definition.model_validate({**given, "workloads": {"inputs": of}})
+    for seed in range(48):
+        workload = make_workload(definition, {**SIZES, "n": 3}, seed)
+        x = make_inputs(definition, workload, "cpu")["x"]
+        assert (float(x.min()), float(x.max())) == (-1.0, 1.0)
+
+
 def test_all_uniform_values_of_a_row_may_be_near_an_end():
     x = wide("uniform", n=80)
     is_equal = (x == x[:, :1]).all(-1)
@@ -1462,7 +1472,8 @@ def test_some_numbers_of_a_range_are_whole():
     for most, some in ((4.5, (0.02, 0.2)), (1.5, (0, 0.02))):
         rules = {"x": {"kind": "uniform", "min": -0.5, "max": most}}
         made = [each["x"] for each in _held("def run(x):\n    return x.sum(1)", inputs, rules)]
-        whole = torch.stack(made).frac() == 0
+        rows = torch.stack(made).flatten(0, -2)
+        whole = rows[(rows != 0).any(1)].frac() == 0  # but of rows of zeros
         assert some[0] <= float(whole.double().mean()) <= some[1]
 
 

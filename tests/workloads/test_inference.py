@@ -258,6 +258,7 @@ CASES = [
     ("sampling", "n v=99", "probs[n,v]:f32", {"kind": "probabilities"}),
     ("op", "n v=99", "draft_probs[n,v]:f32", {"kind": "probabilities"}),
     ("op", "n v=99", "log_probs[n,v]:f32", {"kind": "values"}),
+    ("op", "n v=99", "grad_probs[n,v]:f32", {"kind": "values"}),
     ("op", "n", "keep_probs[n]:f32", {"kind": "values"}),
     # Tables and scales.
     ("rope", "n dim=8", "cos_sin_cache[n,dim]:f32", {"kind": "cos_sin_cache"}),
