@@ -48,7 +48,7 @@ SPREAD = 0.2
 ALIKE = 1e-3
 #: By which share sizes differ that no rounding to a few bits makes different.
 APART = 2.0**-6
-#: Elements of a part of a row, as of a group that has its own scale.
+#: Elements of a part, as of a group of a row that has its own scale.
 PART = 16
 #: The least distance of a factor from one for all, as a share of that one's distance from 1.
 OTHER = 0.1
@@ -150,7 +150,8 @@ def _one_number(
     good = [fit for fit in fits if bool(fit.good)]
     best = min(good, key=lambda fit: float(fit.left), default=None)
     is_float, value = output.got.is_floating_point(), float(best.value) if best else 0.0
-    if best is factor and is_float and abs(value) > FAINT and not _varies(output, sample, value):
+    is_factor = best is factor and is_float and abs(value) > FAINT
+    if is_factor and not (_varies(output, sample, value) or _is_one_step(output, sample, value)):
         known = _known(value, float(factor.error), failure)
         times = _times(value, max(float(factor.error), _roundoff(output, sample, value)))
         other = None if known else _another(output, failure, value, factor=True)
@@ -207,18 +208,24 @@ def _another(output: WrongOutput, failure: Failure, value: float, *, factor: boo
 
 
 def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:
-    """Whether many rows, or parts of rows, have surely another factor: one for all lies between.
+    """Whether many rows, or parts of a sample, have surely another factor than this one.
 
-    Those that are right have 1.
+    One for all lies between theirs; those that are right have 1.
     """
-    rows = output.rows(sample)
-    width = rows.at.shape[1]
-    parts = rows.at[:, : width // PART * PART].reshape(-1, PART)
+    parts = sample.at[: len(sample.at) // PART * PART].view(-1, PART)
     return any(
         _has_another(LinearFit.of(lines, factor=True), factor)
-        for lines in (rows, output.sample_at(parts))
+        for lines in (output.rows(sample), output.sample_at(parts))
         if len(lines.at) > 1 and lines.at.shape[1] >= FEW
     )
+
+
+def _is_one_step(output: WrongOutput, sample: Sample, factor: float) -> bool:
+    """Whether a factor is no more than a rounding of elements that are nearly equal."""
+    precision = PRECISION.get(output.got.dtype)
+    sizes = sample.expected[sample.finite & (sample.expected != 0)].abs()
+    is_small = precision is not None and abs(factor - 1) <= 2 * precision.roundoff
+    return is_small and bool(sizes.max() < 2 * sizes.min())
 
 
 def _has_another(fit: LinearFit, factor: float) -> bool:

@@ -55,6 +55,8 @@ OTHER_SEEDS = 5
 #: How many workloads that fail are asked whether they show the same, and how many if the first few
 #: do; and how many seeds are tried.
 ENOUGH, FIRST, SEEDS_ASKED = 4, 2, 6
+#: The most likely that a larger workload may be right by chance for its sizes to be named.
+BY_CHANCE = 0.01
 #: The least size of an axis that may be the first beyond a switch; and with which seeds one less
 #: has to be right, and that one wrong.
 LEAST_SWITCH, SWITCH_SEEDS = 9, (1, 2, 3, 4)
@@ -285,7 +287,8 @@ class _Tried:
             if not (self._mostly_fails(shown) and self._always(normal, True)):
                 return diagnosis
             return qualified(_without_place(diagnosis), "right with normal values of these sizes")
-        if right.axes == shown.axes or not self._is_right_at_its_sizes(right):
+        may_be_right = self._is_likely_right(diagnosis, right)
+        if right.axes == shown.axes or may_be_right or not self._is_right_at_its_sizes(right):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
 
@@ -345,6 +348,13 @@ class _Tried:
         """Whether a workload passes with values of another seed; None where that isn't known."""
         outcome = self.evaluate(self._of_seed(workload, by, regime))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
+
+    def _is_likely_right(self, diagnosis: Diagnosis, right: Workload) -> bool:
+        """Whether so few elements as are wrong may all be right at other sizes by chance."""
+        spec = self.definition.outputs[diagnosis.output]
+        total = prod(spec.shape_at(self.definition.axis_values(right.axes)))
+        share = wrong_share(diagnosis)
+        return bool(share) and (1 - share) ** (total * (OTHER_SEEDS + 1)) > BY_CHANCE
 
     def _is_right_at_its_sizes(self, right: Workload) -> bool:
         """Whether a workload that is right is so with other lengths and values too.
