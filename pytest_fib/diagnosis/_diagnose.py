@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from math import inf, log10
 
 import torch
@@ -187,7 +187,8 @@ def _at_held_place(
     others = [other for other, _ in _elsewhere(output, failure)]
     words = place.phrase if place else counted(location, output, others)
     expected = WHERE_EXPECTED.search(location.phrase)
-    is_expected = not any(shares_filled(other)[1] for other in others)  # by chance here, else
+    # Else what is expected here is so by chance.
+    is_expected = not any(shares_filled(other)[1] for other in others)
     if expected and is_expected and not (place and WHERE_EXPECTED.search(place.phrase)):
         words += f", {expected[0]}"
     sentence = without_place(sentence, location, words)
@@ -202,17 +203,15 @@ def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) 
         for name, value in failure.context.inputs.items()
         if type(value) is int and len({each.context.inputs[name] for _, each in sides}) > 1
     ]
-    for dim in range(len(output.shape)):
+    expected = WHERE_EXPECTED.search(location.phrase)
+    where = f", {expected[0]}" if expected else ""
+    for name, dim in product(scalars, range(len(output.shape))):
+        index = failure.context.inputs[name]
         found = [wrong_along(each, dim).nonzero()[:, 0].tolist() for each, _ in sides]
-        for name in scalars:
-            index = failure.context.inputs[name]
-            if found != [[each.context.inputs[name]] for _, each in sides]:
-                continue
-            if share(output.wrong.movedim(dim, 0)[index].reshape(-1)) >= SOME_OF_ROW:
-                words = at_index(output.axis(dim), found[0][0])
-                expected = WHERE_EXPECTED.search(location.phrase)
-                where = f", {expected[0]}" if expected else ""
-                return replace(location, phrase=f"{words}, which is {name}{where}")
+        is_that = found == [[each.context.inputs[name]] for _, each in sides]
+        if is_that and share(output.wrong.movedim(dim, 0)[index].reshape(-1)) >= SOME_OF_ROW:
+            words = at_index(output.axis(dim), index)
+            return replace(location, phrase=f"{words}, which is {name}{where}")
     return None
 
 

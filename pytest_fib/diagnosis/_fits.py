@@ -225,7 +225,7 @@ def _is_one_step(output: WrongOutput, sample: Sample, factor: float) -> bool:
     precision = PRECISION.get(output.got.dtype)
     sizes = sample.expected[sample.finite & (sample.expected != 0)].abs()
     is_small = precision is not None and abs(factor - 1) <= 2 * precision.roundoff
-    return is_small and bool(sizes.max() < 2 * sizes.min())
+    return is_small and len(sizes) > 0 and bool(sizes.max() < 2 * sizes.min())
 
 
 def _has_another(fit: LinearFit, factor: float) -> bool:

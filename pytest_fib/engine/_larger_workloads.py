@@ -287,9 +287,10 @@ class _Tried:
             if not (self._mostly_fails(shown) and self._always(normal, True)):
                 return diagnosis
             return qualified(_without_place(diagnosis), "right with normal values of these sizes")
-        may_be_right = self._is_likely_right(diagnosis, right)
-        if right.axes == shown.axes or may_be_right or not self._is_right_at_its_sizes(right):
+        if right.axes == shown.axes or self._is_right_by_chance(diagnosis, right):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
+        if not self._is_right_at_its_sizes(right):
+            return diagnosis
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
 
     def from_its_size(self, diagnosis: Diagnosis) -> Diagnosis:
@@ -349,8 +350,8 @@ class _Tried:
         outcome = self.evaluate(self._of_seed(workload, by, regime))
         return None if outcome is None else outcome.status is EvaluationStatus.PASSED
 
-    def _is_likely_right(self, diagnosis: Diagnosis, right: Workload) -> bool:
-        """Whether so few elements as are wrong may all be right at other sizes by chance."""
+    def _is_right_by_chance(self, diagnosis: Diagnosis, right: Workload) -> bool:
+        """Whether so few elements are wrong that at other sizes all may be right by chance."""
         spec = self.definition.outputs[diagnosis.output]
         total = prod(spec.shape_at(self.definition.axis_values(right.axes)))
         share = wrong_share(diagnosis)
