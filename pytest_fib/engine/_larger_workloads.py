@@ -287,10 +287,8 @@ class _Tried:
             if not (self._mostly_fails(shown) and self._always(normal, True)):
                 return diagnosis
             return qualified(_without_place(diagnosis), "right with normal values of these sizes")
-        if right.axes == shown.axes or self._is_right_by_chance(diagnosis, right):
+        if right.axes == shown.axes or not self._is_right_at_its_sizes(right, diagnosis):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
-        if not self._is_right_at_its_sizes(right):
-            return diagnosis
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
 
     def from_its_size(self, diagnosis: Diagnosis) -> Diagnosis:
@@ -357,11 +355,14 @@ class _Tried:
         share = wrong_share(diagnosis)
         return bool(share) and (1 - share) ** (total * (OTHER_SEEDS + 1)) > BY_CHANCE
 
-    def _is_right_at_its_sizes(self, right: Workload) -> bool:
+    def _is_right_at_its_sizes(self, right: Workload, diagnosis: Diagnosis) -> bool:
         """Whether a workload that is right is so with other lengths and values too.
 
-        Sequences that are empty, or rows that are equal, are more likely where there are few.
+        Sequences that are empty, or rows that are equal, are more likely where there are few. And
+        not by chance, because few of its elements would be wrong.
         """
+        if self._is_right_by_chance(diagnosis, right):
+            return False
         planned = plan(self.definition)
         regimes = [
             {**right.regime, part: name}
