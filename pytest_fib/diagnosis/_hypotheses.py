@@ -18,7 +18,7 @@ import torch
 
 from pytest_fib.data import Definition, InputRule, is_unnamed, kinds
 from pytest_fib.diagnosis._wrong_output import dimension
-from pytest_fib.workloads import TILE_SIZES, bits, constrained_inputs, dtype_name, once, plan
+from pytest_fib.workloads import TILE_SIZES, bits, dtype_name, once, plan
 
 if TYPE_CHECKING:
     from pytest_fib.diagnosis._wrong_output import Back, CallContext
@@ -103,10 +103,11 @@ def input_hypotheses(
     """The likelier hypotheses first; ``wrong`` names the wrong outputs, if not all are."""
     scalars = {n: x for n, x in inputs.items() if not isinstance(x, torch.Tensor)}
     tensors = {n: once(x) for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.numel()}
-    rules = plan(definition).rules
-    fixed, last = constrained_inputs(definition), _last_axes(definition)
+    planned, last = plan(definition), _last_axes(definition)
+    rules = planned.rules
     for name, number in scalars.items():
-        yield from _of_a_scalar(name, number, rules, scalars, last, is_fixed=name in fixed)
+        is_fixed = name in planned.constrained
+        yield from _of_a_scalar(name, number, rules, scalars, last, is_fixed=is_fixed)
     picks = _other_picks(tensors, rules)
     for make in (_values, _moved):
         for name, tensor in tensors.items():
@@ -168,18 +169,16 @@ def _of_a_scalar(
         elsewhere = ({name: other}, {name: changed[words]}) if words in changed else ({}, {})
         moved, read_as = ({**each, **others} for each in elsewhere)
         shown: Elsewhere | None = None
-        is_whole = isinstance(number, int)
         if isinstance(number, int) and not is_fixed:
-            shown = partial(_of_other_whole_numbers, name, number, value, rules[name])
+            shown = partial(_of_other_integers, name, number, value, rules[name])
         elif moved:
             shown = partial(_both, moved, {name: value, **read_as})
-        # Where one is an index, what is wrong there is so as if it were any other.
-        yield InputHypothesis(
-            f"{name} {words}", {name: value}, partial=not is_whole, elsewhere=shown
-        )
+        # Where an integer is an index, what is wrong there is so as if it were any other.
+        is_partial = not isinstance(number, int)
+        yield InputHypothesis(f"{name} {words}", {name: value}, partial=is_partial, elsewhere=shown)
 
 
-def _of_other_whole_numbers(
+def _of_other_integers(
     name: str, number: int, value: float, rule: InputRule
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Smaller numbers that the scalar may be: of what is cut off by one, it may be any."""

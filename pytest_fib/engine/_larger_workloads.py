@@ -43,7 +43,7 @@ from pytest_fib.workloads import (
     make_workload,
     plan,
     value_patterns,
-    with_whole_scalars,
+    with_integer_scalars,
 )
 
 #: Bytes of the larger workload: enough rows for a pattern, and calls of milliseconds.
@@ -229,7 +229,7 @@ class _Tried:
                 is_known &= outcome is not None
                 if outcome is not None and outcome.status is EvaluationStatus.PASSED:
                     regimes = [workload.regime]  # plain ones are right, most likely
-                    other = with_whole_scalars(self.definition, other, workload)
+                    other = with_integer_scalars(self.definition, other, workload)
                     outcome = self.evaluate(other)  # which is known if it is the same
                 if outcome is None or (diagnosis := _diagnosis_of(outcome)) is None:
                     continue
@@ -450,7 +450,7 @@ def _is_tiny(definition: Definition, workload: Workload) -> bool:
 def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Iterator[Workload]:
     """Larger workloads: of plain values, which show patterns best, then of the same regime.
 
-    Then with the same scalars that are whole: a window, say, may hide what is wrong.
+    Then with the same integer scalars: another window, say, may hide what is wrong.
     """
     most = min(max_bytes, DIAGNOSIS_BYTES)
     plain: dict[str, str] = {}
@@ -458,7 +458,7 @@ def _larger(definition: Definition, workload: Workload, max_bytes: int) -> Itera
     larger = [enlarge(definition, workload, regime, most) for regime in regimes]
     yield from (each for each in larger if each != workload)
     for each in larger:
-        alike = with_whole_scalars(definition, each, workload)
+        alike = with_integer_scalars(definition, each, workload)
         if alike not in (each, workload):
             yield alike
 

@@ -18,15 +18,14 @@ from pytest_fib.workloads._make import (
     read_workload as read_workload,
     regime_choices as regime_choices,
     why_unfit as why_unfit,
+    with_integer_scalars as with_integer_scalars,
     with_other_values as with_other_values,
-    with_whole_scalars as with_whole_scalars,
     without_plainest as without_plainest,
 )
 from pytest_fib.workloads._output_order import upstream_outputs as upstream_outputs
 from pytest_fib.workloads._plan import (
     Choice as Choice,
     Plan as Plan,
-    constrained_inputs as constrained_inputs,
     in_domain as in_domain,
     lone_sizes as lone_sizes,
     plan as plan,

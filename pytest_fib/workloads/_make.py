@@ -27,7 +27,7 @@ from pytest_fib.data import (
     first_problem,
     is_unnamed,
 )
-from pytest_fib.workloads._plan import Choice, Plan, constrained_inputs, plan, value_patterns
+from pytest_fib.workloads._plan import Choice, Plan, plan, value_patterns
 from pytest_fib.workloads._tensors import is_allowed, scalar_inputs
 
 #: Values that hide a size that is wrong: 0, or next to what else is added they count for nothing.
@@ -96,12 +96,12 @@ def given_scalars(definition: Definition, workload: Workload) -> dict[str, Scala
     }
 
 
-def with_whole_scalars(definition: Definition, workload: Workload, other: Workload) -> Workload:
+def with_integer_scalars(definition: Definition, workload: Workload, other: Workload) -> Workload:
     """The workload with integer scalars of another one, as far as its axes allow these.
 
     But not those that constraints speak of, which depend on axes.
     """
-    fixed = constrained_inputs(definition)
+    fixed = plan(definition).constrained
     scalars = {
         name: given
         for name, given in other.inputs.items()

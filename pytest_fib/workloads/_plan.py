@@ -336,6 +336,11 @@ class Plan:
         known = {**choice.known, choice.axis: size}
         return self.solver.complete(known, tries=Tries(QUICK_TRIES)) or {}
 
+    @property
+    def constrained(self) -> frozenset[str]:
+        """The inputs that constraints speak of, which may not be changed alone."""
+        return frozenset[str]().union(*(constraint.tensors for constraint in self.stated))
+
     def splits(self) -> Iterator[tuple[str, str]]:
         """The axes of offsets and lengths of sequences, and those of which these are parts."""
         for name, rule in self.rules.items():
@@ -427,13 +432,6 @@ def special_values(
 def may_be_any(name: str, definition: Definition, rule: InputRule) -> bool:
     """Whether neither a definition nor how an input is made says which values it has."""
     return not is_stated(name, definition) and isinstance(rule, kinds.Values)
-
-
-def constrained_inputs(definition: Definition) -> frozenset[str]:
-    """The inputs that constraints speak of, which may not be changed alone."""
-    planned = plan(definition)
-    names = (constraint.tensors for constraint in planned.stated)
-    return frozenset(planned.scalars).union(*names)
 
 
 def is_stated(name: str, definition: Definition) -> bool:

@@ -175,7 +175,7 @@ def why_broken(definition: Definition, workload: Workload, root: Path | None = N
 
 def _spoken_of(planned: Plan) -> set[str]:
     """The inputs that constraints speak of, and those that are made before them for their sake."""
-    names = {name for constraint in planned.stated for name in constraint.tensors}
+    names = {*planned.constrained}
     for name in reversed(planned.fill):
         if name in names:
             names |= planned.rules[name].inputs | planned.uses.compared.get(name, set())

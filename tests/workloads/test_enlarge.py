@@ -11,7 +11,7 @@ from pytest_fib.workloads import (
     make_inputs,
     make_workload,
     smallest_axes,
-    with_whole_scalars,
+    with_integer_scalars,
     workload_bytes,
 )
 
@@ -29,6 +29,14 @@ def test_a_workload_grows_within_its_domain_and_the_memory(path):
     assert in_domain(definition, large.axes)
     room = max(BYTES, 1.125 * workload_bytes(definition, small.axes))
     assert workload_bytes(definition, small.axes) <= workload_bytes(definition, large.axes) <= room
+
+
+def loaded_from(text, tmp_path):
+    """The definition of a file with this text."""
+    path = tmp_path / "definition.yaml"
+    path.write_text(text)
+    [loaded] = load_definition_file(path)
+    return loaded.definition
 
 
 def test_every_axis_grows_and_is_odd():
@@ -55,11 +63,9 @@ reference: |
 
 
 def test_sequences_have_several_tokens_each(tmp_path):
-    path = tmp_path / "ragged.yaml"
-    path.write_text(RAGGED)
-    [loaded] = load_definition_file(path)
-    small = make_workload(loaded.definition, smallest_axes(loaded.definition))
-    axes = enlarge(loaded.definition, small, {}, BYTES).axes
+    definition = loaded_from(RAGGED, tmp_path)
+    small = make_workload(definition, smallest_axes(definition))
+    axes = enlarge(definition, small, {}, BYTES).axes
     assert axes["total"] > 10 * axes["offsets_len"] > 10
 
 
@@ -83,30 +89,25 @@ workloads:
 
 
 def test_with_little_memory_there_are_fewer_sequences(tmp_path):
-    path = tmp_path / "window.yaml"
-    path.write_text(ATTENTION)
-    [loaded] = load_definition_file(path)
-    small = make_workload(loaded.definition, {"offsets_len": 2, "total": 2})
-    axes = enlarge(loaded.definition, small, {}, 1 << 12).axes
+    definition = loaded_from(ATTENTION, tmp_path)
+    small = make_workload(definition, {"offsets_len": 2, "total": 2})
+    axes = enlarge(definition, small, {}, 1 << 12).axes
     assert axes["total"] >= 8 * (axes["offsets_len"] - 1) > 8
 
 
 def test_a_workload_may_have_whole_scalars_of_another(tmp_path):
-    path = tmp_path / "window.yaml"
-    path.write_text(ATTENTION)
-    [loaded] = load_definition_file(path)
-    definition = loaded.definition
+    definition = loaded_from(ATTENTION, tmp_path)
     small = make_workload(definition, {"offsets_len": 2, "total": 2}, seed=5)
     large = enlarge(definition, small, {}, 1 << 16)
-    alike = with_whole_scalars(definition, large, small)
+    alike = with_integer_scalars(definition, large, small)
     assert make_inputs(definition, alike, "cpu")["window"] == small.inputs["window"].value
     assert alike.axes == large.axes
 
 
 def test_whole_scalars_of_another_workload_are_those_that_the_axes_allow(tmp_path):
-    path = tmp_path / "window.yaml"
-    path.write_text(ATTENTION.replace("min: 0, max: total", "min: total, max: 2 * total"))
-    [loaded] = load_definition_file(path)
-    small = make_workload(loaded.definition, {"offsets_len": 2, "total": 2})
-    large = make_workload(loaded.definition, {"offsets_len": 3, "total": 41})
-    assert with_whole_scalars(loaded.definition, large, small) == large
+    definition = loaded_from(
+        ATTENTION.replace("min: 0, max: total", "min: total, max: 2 * total"), tmp_path
+    )
+    small = make_workload(definition, {"offsets_len": 2, "total": 2})
+    large = make_workload(definition, {"offsets_len": 3, "total": 41})
+    assert with_integer_scalars(definition, large, small) == large
