@@ -3,7 +3,10 @@
 from pytest_fib.diagnosis._agreement import (
     EXPECTED as EXPECTED,
     NAMED as NAMED,
+    VERY_LAST as VERY_LAST,
     agreed as agreed,
+    as_at_other_sizes as as_at_other_sizes,
+    claims_more as claims_more,
     only_wrong as only_wrong,
     says_the_same as says_the_same,
     wrong_share as wrong_share,

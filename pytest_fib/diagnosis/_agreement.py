@@ -10,13 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
-from math import isclose
+from math import ceil, isclose
 from typing import TYPE_CHECKING
 
 from pytest_fib.diagnosis._diagnose import OF_THESE_INPUTS, VAGUE_PATTERNS
+from pytest_fib.diagnosis._localize import without_guess
+from pytest_fib.diagnosis._wrong_output import dimension
 
 if TYPE_CHECKING:
-    from pytest_fib.data import Diagnosis
+    from pytest_fib.data import Definition, Diagnosis
 
 #: How many elements are wrong, in a sentence; and words for all of them, or nearly.
 COUNT = re.compile(r" at (\d+) of (\d+) elements|( in one element)")
@@ -27,6 +29,16 @@ EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
 #: An end of a dimension: which, how much, and of what.
 END = re.compile(r"at the (first|last) (\d+) of (\d+ along \w+)")
 OF_ITS_END = re.compile(r"\d %|\?\)|, all past ")
+#: Where the last element alone is wrong.
+VERY_LAST = "in the very last element"
+#: Places that sizes, or values, may decide: an end of an axis, some indices of one, the last
+#: element, and all but one index.
+PLACE = re.compile(
+    r" at the (?P<end>first|last) (?:(?P<count>\d+) )?of (?P<size>\d+) along (?P<along>\w+)"
+    rf"|(?P<last> {VERY_LAST})"
+    r"|(?P<but> everywhere but (?:index \d+ along \w+|\w+ \d+))"
+    r"|(?P<at> at (?!every)[a-z]\w* \d+(?:\.\.\d+)?(?:, \d+)*(?: along \w+)?)"
+)
 #: The value that is expected wherever elements are wrong.
 WHERE = re.compile(r"\bwhere (\S+) is expected$")
 #: Which way bools are wrong.
@@ -46,6 +58,8 @@ FACTOR = re.compile(r"every element is (\S+) x expected(?!, | at )")
 OTHER = 0.1
 #: What a place is called that is said as a number of elements alone; and all of an output.
 COUNTED, ALL = "counted", "everywhere"
+#: Patterns of inputs that the kernel may have read in place of others.
+MISREAD = "misread input"
 #: Patterns that few elements may have by chance; and how many have to agree on one of the others.
 BY_CHANCE = ("copied input", "swapped outputs", "permuted", "factor per row")
 VOTES = 3
@@ -70,6 +84,94 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
         return only_wrong(own)
     found = _with_agreed_name(_with_whole_end(_at_agreed_place(alike), alike), alike)
     return _with_other_factor(_with_agreed_number(found, alike), alike)
+
+
+def claims_more(own: Diagnosis) -> bool:
+    """Whether a diagnosis says where, what a number is or what was read, by sizes perhaps."""
+    has_place = PLACE.search(own.sentence) is not None
+    return has_place or own.pattern == MISREAD or NAMED.search(own.sentence) is not None
+
+
+def as_at_other_sizes(
+    own: Diagnosis, others: Sequence[Diagnosis], definition: Definition
+) -> Diagnosis:
+    """The diagnosis, without what isn't so in any of the ``others``, of workloads of other sizes.
+
+    These are the name of a number, such as one of the sizes; what was read in place of an input;
+    and where it is, if an element that is wrong there is elsewhere.
+    """
+    alike = [each for each in others if each.pattern == own.pattern]
+    name = NAMED.search(own.sentence)
+    if name and alike and not any(NAMED.search(each.sentence) for each in alike):
+        own = own.model_copy(update={"sentence": own.sentence.replace(name[0], "")})
+    if own.pattern == MISREAD:
+        return own if alike else only_wrong(own)
+    places = [*PLACE.finditer(own.sentence)]
+    elements = [
+        (index, shape) for each in others for index, shape in _elements(own, each, definition)
+    ]
+    dims = _dims(own, definition)
+    held = all(_is_at(place, dims, *each) for place in places for each in elements)
+    return own if held else _without_places(own)
+
+
+def _dims(own: Diagnosis, definition: Definition) -> list[str]:
+    """The names of an output's dimensions, as sentences have them."""
+    axes = definition.outputs[own.output].shape or ()
+    return [dimension(axis, dim) for dim, axis in enumerate(axes)]
+
+
+def _elements(
+    own: Diagnosis, other: Diagnosis, definition: Definition
+) -> list[tuple[list[int], tuple[int, ...]]]:
+    """The indices of the elements that another workload's diagnosis shows, and the shape there."""
+    if other.output != own.output or other.shown_by is None:
+        return []
+    sizes = definition.axis_values(other.shown_by.axes)
+    shape = definition.outputs[own.output].shape_at(sizes)
+    text = " ".join((other.element, *other.details))
+    form = re.compile(rf"(?<![\w.]){re.escape(own.output)}\[([\d, ]+)\] got\b")
+    return [([*map(int, index.split(", "))], shape) for index in form.findall(text)]
+
+
+def _is_at(
+    place: re.Match[str], dims: Sequence[str], index: Sequence[int], shape: Sequence[int]
+) -> bool:
+    """Whether an element is at a place, of other sizes; of an end, at as large a share of it."""
+    if place["last"]:
+        return all(i == size - 1 for i, size in zip(index, shape, strict=True))
+    if place["end"]:
+        if place["along"] not in dims:
+            return True
+        at = dims.index(place["along"])
+        i, size = index[at], shape[at]
+        count, of = int(place["count"] or 1), int(place["size"])
+        count = max(count, ceil(count * size / of)) if count > 1 else 1
+        return i >= size - count if place["end"] == "last" else i < count
+    words, is_but = place["at"] or place["but"], place["but"] is not None
+    axis = next((axis for axis in dims if re.search(rf"\b{re.escape(axis)}\b", words)), None)
+    if axis is None:
+        return True
+    i, numbers = index[dims.index(axis)], [*map(int, re.findall(r"\b\d+\b", words))]
+    is_there = numbers[0] <= i <= numbers[-1] if ".." in words else i in numbers
+    return is_there != is_but
+
+
+def _without_places(own: Diagnosis) -> Diagnosis:
+    """The diagnosis with how much in place of an end, and without other places."""
+    if _is_only_wrong(own):
+        return only_wrong(own)
+
+    def words(place: re.Match[str]) -> str:
+        if place["end"]:
+            return f" at {place['count'] or 1} of {place['size']} along {place['along']}"
+        return {"last": " in one element", "but": " nearly everywhere"}.get(
+            place.lastgroup or "", ""
+        )
+
+    sentence = PLACE.sub(words, without_guess(own).sentence)
+    sentence = re.sub(r" and(?= and\b|,|$| \()", "", sentence)
+    return own.model_copy(update={"sentence": sentence, "tiles": {}})
 
 
 def says_the_same(own: Diagnosis, other: Diagnosis) -> bool:

@@ -70,6 +70,8 @@ HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
 PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
 #: The least share of a row that is wrong for the row to be named.
 SOME_OF_ROW = 0.4
+#: The share of wrong elements, over that of another output, below which these say little.
+LESS_WRONG = 0.1
 #: Columns of a terminal, and the number of elements that are shown.
 WIDTH, SHOWN = 80, 5
 
@@ -146,6 +148,9 @@ def _detected(
     for detect in detectors:
         for output in outputs:
             for pattern, sentence in detect(output, failure):
+                is_of_values = detect in SPECIFIC and pattern not in OF_THESE_INPUTS
+                if is_of_values and _is_less_wrong(output, failure):
+                    continue
                 location = localize(output)
                 named = location if location and location.phrase in sentence else None
                 is_place = named is not None and pattern == named.name
@@ -160,6 +165,18 @@ def _detected(
                 if found := _at_held_place(pattern, sentence, output, failure, named):
                     return found
     return None
+
+
+def _is_less_wrong(output: WrongOutput, failure: Failure) -> bool:
+    """Whether far fewer elements are wrong than of an output that isn't computed from this one."""
+    definition = failure.context.definition
+    upstream = {} if definition is None else upstream_outputs(definition)
+    shares = [
+        each.count / each.total
+        for each in failure.outputs
+        if each.total and output.name not in upstream.get(each.name, frozenset())
+    ]
+    return output.count / output.total < LESS_WRONG * max(shares)
 
 
 def _at_held_place(
@@ -311,10 +328,15 @@ def _misread_input(outputs: Sequence[WrongOutput], failure: Failure) -> Diagnosi
             return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], None)
         partial = partial or hypothesis
     location = localize(outputs[0])
-    if partial is None or location is None or not location.dense or location.name == "everywhere":
+    if partial is None or location is None or not _is_part(location, outputs[0]):
         return None
     sentence = f"as if {partial.words}, {location.phrase}"
     return _at_held_place(partial.pattern, sentence, outputs[0], failure, location)
+
+
+def _is_part(location: Location, output: WrongOutput) -> bool:
+    """Whether a place is a part of which all is wrong: one element holds that of many an order."""
+    return location.dense and location.name != "everywhere" and output.count > 1
 
 
 def _says_too_much(

@@ -236,13 +236,34 @@ def _with_hidden(
         {
             other
             for other, value in count.items()
-            if (side := _of_reference({name: zero, other: value}, outputs, context)) is None
-            or _are_same_where_known(side, expected)
+            if _is_hidden(other, {name: zero, other: value}, expected, outputs, context)
         }
         for name, (zero, expected) in zeros.items()
     ]
     found = set(zeros).union(set.intersection(*hidden) if hidden else ())
     return found if count.keys() - found else set()
+
+
+def _is_hidden(
+    other: str,
+    changed: Mapping[str, Any],
+    expected: Sequence[torch.Tensor],
+    outputs: Sequence[WrongOutput],
+    context: CallContext,
+) -> bool:
+    """Whether an input may have the ``changed`` value without a change, where another is zero.
+
+    Where nothing is finite then, as after a division by 0, twice what it is tells.
+    """
+    side = _of_reference(changed, outputs, context)
+    if side is not None and not any(bool(each.isfinite().any()) for each in side):
+        own = context.inputs[other]
+        is_float = isinstance(own, float) or (
+            isinstance(own, torch.Tensor) and own.dtype in PRECISION
+        )
+        twice = _of_reference({**changed, other: 2 * own}, outputs, context) if is_float else None
+        side = twice or side
+    return side is None or _are_same_where_known(side, expected)
 
 
 def _of_reference(

@@ -272,12 +272,14 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
     spread = 2 * SIGMAS * float(fit.error[good].median())  # as rounding makes it
     sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (rows.got, rows.expected)]
     to_one = "; each row sums to 1" if sums[0].all() and not sums[1].all() else ""
-    rows_named = "each row" if localize(output) else "each row that is wrong"
+    whole = localize(output) is not None
+    rows_named = "each row" if whole else "each row that is wrong"
     if high - low <= max(ALIKE * min(abs(low), abs(low - 1)), spread):
         yield "one factor", f"{rows_named} is {_times(low)} x expected,{where(output)}{to_one}"
     else:
         ends = " to ".join(format_distinct(low, high, 4))
-        words = f"{rows_named} is scaled by a different factor, {ends},{where(output)}"
+        scaled = "rows are scaled" if whole else "rows that are wrong are scaled"
+        words = f"{scaled}, by factors from {ends},{where(output)}"
         yield "factor per row", f"{words}{to_one}"
 
 

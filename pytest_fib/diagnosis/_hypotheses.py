@@ -434,7 +434,8 @@ def _counted(
     whole = f"a dimension of {size}" if is_unnamed(axis) else axis
     counted = whole if length == size else f"the first {length} of {whole}"
     listed = ", ".join(map(str, order[:SHOWN_OF_ORDER].tolist()))
-    words = f"{counted} came in the order {listed}{', ...' if size > SHOWN_OF_ORDER else ''}"
+    more = ", ..." if size > SHOWN_OF_ORDER else ""
+    words = f"{counted} came in the order {listed}{more}, in inputs and outputs alike"
     back = partial(_ordered, axis=axis, order=order.argsort())
     return InputHypothesis(words, values, back, partial=False)
 

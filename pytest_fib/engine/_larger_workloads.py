@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -24,8 +24,11 @@ from pytest_fib.diagnosis import (
     EXPECTED,
     NAMED,
     VAGUE_PATTERNS,
+    VERY_LAST,
     Conditions,
     agreed,
+    as_at_other_sizes,
+    claims_more,
     only_wrong,
     says_the_same,
     with_guessed_tiles,
@@ -42,6 +45,7 @@ from pytest_fib.workloads import (
     in_domain,
     make_workload,
     plan,
+    reduced,
     value_patterns,
     with_integer_scalars,
 )
@@ -55,6 +59,8 @@ OTHER_SEEDS = 5
 #: How many workloads that fail are asked whether they show the same, and how many if the first few
 #: do; and how many seeds are tried.
 ENOUGH, FIRST, SEEDS_ASKED = 4, 2, 6
+#: How many seeds of other sizes are tried until two fail.
+RESIZED_SEEDS = 4
 #: The most likely that a larger workload may be right by chance for its sizes to be named.
 BY_CHANCE = 0.01
 #: The least size of an axis that may be the first beyond a switch; and with which seeds one less
@@ -87,6 +93,8 @@ def diagnose_failure(
     outcome: Evaluation,
     evaluate: Callable[[Workload], Evaluation | None],
     max_bytes: int,
+    *,
+    wrong: Collection[str] = (),
 ) -> Evaluation:
     """The outcome of a workload, with the diagnosis of a larger one if that fails too.
 
@@ -94,11 +102,12 @@ def diagnose_failure(
     about a few elements only, for which nearly anything may hold. A diagnosis about inputs or a
     place is dropped if it does not explain the larger failure; where larger workloads are right,
     one of them is named. ``evaluate`` evaluates a workload with ``explain``, or returns None if it
-    can't. Only wrong numbers have a pattern, so other outcomes are returned as they are.
+    can't; ``wrong`` are outputs that are wrong in other workloads. Only wrong numbers have a
+    pattern, so other outcomes are returned as they are.
     """
     if not has_pattern(outcome):
         return outcome
-    tried = _Tried(definition, workload, outcome, _Remembering(evaluate))
+    tried = _Tried(definition, workload, outcome, _Remembering(evaluate), frozenset(wrong))
     own = None
     for shown in (*_larger(definition, workload, max_bytes), workload):
         diagnosis = tried.explained(shown)
@@ -114,7 +123,8 @@ def diagnose_failure(
             own = _of_larger_alone(diagnosis)
     found = tried.vague() if own is None else tried.as_it_holds(own, max_bytes)
     if found is not None:
-        found = tried.unless_right(_of_one_workload(tried.agreed(found, max_bytes)))
+        found = tried.at_other_sizes(tried.agreed(found, max_bytes), max_bytes)
+        found = tried.unless_right(_of_one_workload(found))
         found = tried.with_all_outputs(tried.from_its_size(found))
     return _with_diagnosis(outcome, found)
 
@@ -136,12 +146,16 @@ class _Remembering:
 
 @dataclass
 class _Tried:
-    """The workloads that were tried: the ``first`` diagnosis, and the last one that is right."""
+    """The workloads that were tried: the ``first`` diagnosis, and the last one that is right.
+
+    ``wrong`` are outputs that were wrong in others before.
+    """
 
     definition: Definition
     workload: Workload
     outcome: Evaluation
     evaluate: _Remembering
+    wrong: frozenset[str] = frozenset()
     first: Diagnosis | None = None
     right: Workload | None = None
 
@@ -173,6 +187,9 @@ class _Tried:
     def vague(self) -> Diagnosis | None:
         """What little is said: by the first larger workload that fails, or by the smallest one."""
         own, first = self.outcome.diagnosis, self.first
+        explained = _diagnosis_of(self.evaluate(self.workload))
+        if own and explained and _is_place(own) and explained.pattern in VAGUE_PATTERNS:
+            own = explained  # with other inputs it is elsewhere
         is_together = not _is_of_elements(self.outcome)
         if own and is_together and not (first and _is_mostly_wrong(first)):
             first = own  # how far all elements together are off says more than how many are
@@ -243,6 +260,35 @@ class _Tried:
                 return found or None
         return [] if is_known else None
 
+    def at_other_sizes(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, without what workloads of other sizes don't show.
+
+        What two seeds of these don't show may be so by chance, or depend on a size. They may also
+        show that other outputs are wrong.
+        """
+        is_tried = diagnosis.pattern == "layout" or self.workload.has_recorded_tensors
+        may_be_less = claims_more(diagnosis) or self._wrong_outputs() < {*self.definition.outputs}
+        if is_tried or not (_is_of_elements(self.outcome) and may_be_less):
+            return diagnosis
+        shown, change = diagnosis.shown_by, doubled if diagnosis.shown_by is None else reduced
+        resized = change(self.definition, shown or self.workload, max_bytes)
+        if resized.axes == (shown or self.workload).axes:
+            return diagnosis
+        others: list[Diagnosis] = []
+        for by in range(1, RESIZED_SEEDS + 1):
+            outcome = self.evaluate(self._of_seed(resized, by))
+            other = _diagnosis_of(outcome)
+            is_of_elements = outcome is not None and _is_of_elements(outcome)
+            others += [_bare(other, resized)] if other and is_of_elements else []
+            if len(others) == FIRST:
+                break
+        own = self.outcome.diagnosis
+        if own and shown and VERY_LAST in diagnosis.sentence:
+            others.append(_bare(own, self.workload))  # as of one place of padding, or of several
+        found = as_at_other_sizes(diagnosis, others, self.definition) if others else diagnosis
+        is_less = found.pattern in VAGUE_PATTERNS and found.pattern != diagnosis.pattern
+        return _of_larger_alone(found) if is_less and found.shown_by is not None else found
+
     def of_twice(self, max_bytes: int) -> Diagnosis | None:
         """The diagnosis of twice the sizes, of the first of several seeds that anything fails with.
 
@@ -286,8 +332,14 @@ class _Tried:
             normal = make_workload(self.definition, shown.axes, shown.seed, right.regime)
             if not (self._mostly_fails(shown) and self._always(normal, True)):
                 return diagnosis
-            return qualified(_without_place(diagnosis), "right with normal values of these sizes")
-        if right.axes == shown.axes or not self._is_right_at_its_sizes(right, diagnosis):
+            is_float = self.definition.outputs[diagnosis.output].dtype.is_floating
+            diagnosis = _without_place(diagnosis, keeps_expected=is_float)
+            return qualified(diagnosis, "right with normal values of these sizes")
+        is_larger = all(n >= self.workload.axes[axis] for axis, n in right.axes.items())
+        # Small errors may all be within their bounds by chance.
+        is_by_chance = is_larger and _is_small_error(self.outcome)
+        is_known = right.axes != shown.axes and not is_by_chance
+        if not (is_known and self._is_right_at_its_sizes(right, diagnosis)):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
         return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
 
@@ -313,12 +365,15 @@ class _Tried:
 
         In one workload some may be right by chance, as where nothing is moved.
         """
-        outcomes = (self.outcome, *self.evaluate.known.values())
-        found = [each for each in map(_diagnosis_of, outcomes) if each is not None]
-        wrong = {name for each in found for name in (each.output, *each.also)}
-        left = wrong - {diagnosis.output, *diagnosis.also}
+        left = self._wrong_outputs() - {diagnosis.output, *diagnosis.also}
         elsewhere = tuple(name for name in self.definition.outputs if name in left)
         return diagnosis.model_copy(update={"elsewhere": elsewhere})
+
+    def _wrong_outputs(self) -> frozenset[str]:
+        """The outputs that are wrong in any workload that was tried."""
+        outcomes = (self.outcome, *self.evaluate.known.values())
+        found = [each for each in map(_diagnosis_of, outcomes) if each is not None]
+        return self.wrong.union(*((each.output, *each.also) for each in found))
 
     def _always(self, workload: Workload, passes: bool) -> bool:
         """Whether a workload passes, or fails, with values of several other seeds."""
@@ -406,10 +461,13 @@ def _of_one_workload(diagnosis: Diagnosis) -> Diagnosis:
     return _of_larger_alone(diagnosis) if is_larger and is_count else diagnosis
 
 
-def _without_place(diagnosis: Diagnosis) -> Diagnosis:
-    """A diagnosis of certain values, such as equal ones, without a place: these may decide it."""
-    is_said = _is_place(diagnosis) and not EXPECTED.search(diagnosis.sentence)
-    return only_wrong(diagnosis) if is_said else diagnosis
+def _without_place(diagnosis: Diagnosis, *, keeps_expected: bool) -> Diagnosis:
+    """A diagnosis of certain values, such as equal ones, without a place: these may decide it.
+
+    Which of a few integers is expected may be decided by them as well.
+    """
+    is_kept = keeps_expected and EXPECTED.search(diagnosis.sentence)
+    return only_wrong(diagnosis) if _is_place(diagnosis) and not is_kept else diagnosis
 
 
 def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
@@ -419,6 +477,12 @@ def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
     if not diagnosis.sentence.endswith(f"({sizes})"):
         diagnosis = qualified(diagnosis, sizes)
     return diagnosis.model_copy(update={"vague": False})
+
+
+def _is_small_error(outcome: Evaluation) -> bool:
+    """Whether all errors of an evaluation are small, as those of rounding are."""
+    errors = outcome.correctness
+    return errors is not None and (errors.max_relative_error or 0.0) <= LARGE_ERROR
 
 
 def _is_another(own: Diagnosis, larger: Diagnosis) -> bool:
@@ -545,25 +609,21 @@ def _with_end(
 ) -> Diagnosis:
     """The diagnosis, which guesses that the end is off by one only if a size of one less has it."""
     guess = OFF_BY_ONE.search(diagnosis.sentence)
+    if guess and _is_picked_of(definition, guess[1]):
+        return without_guess(diagnosis)
     size = workload.axes.get(guess[1], 0) if guess else 0
     if not guess or not size:
         return diagnosis
-    if _has_negative_indices(definition, guess[1]):
-        return without_guess(diagnosis)  # in Python -1 is the last
     is_right = _passes_at(definition, workload, evaluate, {guess[1]: size - 1})
     return without_guess(diagnosis) if is_right else diagnosis
 
 
-def _has_negative_indices(definition: Definition, axis: str) -> bool:
-    """Whether what indexes an axis may be below 0, which stands for nothing."""
-    for rule in plan(definition).rules.values():
-        if isinstance(rule, kinds.Indices | kinds.Positions):
-            pad = rule.pad if isinstance(rule, kinds.Indices) else None
-            numbers = [*(rule.sentinels or ()), *([] if pad is None else [pad])]
-            is_negative = any(isinstance(each, int) and each < 0 for each in numbers)
-            if is_negative and re.search(rf"\b{axis}\b", str(rule.below)):
-                return True
-    return False
+def _is_picked_of(definition: Definition, axis: str) -> bool:
+    """Whether inputs say which indices of an axis count: the last is one of them, and -1 may be."""
+    rules = plan(definition).rules.values()
+    picking = (rule for rule in rules if isinstance(rule, kinds.Indices | kinds.Positions))
+    sizes = rf"\b{axis}\b|^{definition.const_axes.get(axis, axis)}$"
+    return any(re.search(sizes, str(rule.below)) for rule in picking)
 
 
 def _passes_at(
@@ -624,8 +684,7 @@ def _as_shown_by(
     is_of_expected = said is not None and (own_said is None or own_said[0] != said[0])
     if is_of_expected or diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
         shown["vague"] = False  # an element of this workload would not go with it
-    errors = outcome.correctness
-    if errors and (errors.max_relative_error or 0.0) > LARGE_ERROR:  # no rounding makes these
+    if outcome.correctness and not _is_small_error(outcome):  # no rounding makes these
         diagnosis = without_rounding(diagnosis)
     if own and own.output == diagnosis.output:
         shown["element"] = own.element

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
@@ -88,7 +88,14 @@ def search_and_diagnose(
     """
     drawn |= {"examples": examples, "small": small_for_each * examples}
     drawn |= {"numbers": numbers, "seed": seed, "run_seed": run_seed, "clock": clock}
-    result = _search(definition, check, failed_before, listed, max_bytes, **drawn)
+    wrong = set[str]()
+
+    def noting(workload: Workload) -> Outcome:
+        outcome = check(workload)
+        wrong.update(_wrong_outputs(outcome) if isinstance(outcome, Evaluation) else ())
+        return outcome
+
+    result = _search(definition, noting, failed_before, listed, max_bytes, **drawn)
     workload, outcome = result.workload, result.outcome
     if draws and result.origin is None and any(map(definition.is_sampled, definition.outputs)):
         # It has enough rows for some to show a token more or less.
@@ -97,7 +104,7 @@ def search_and_diagnose(
         workload = enlarge(definition, seeded, {}, min(max_bytes, DRAWN_BYTES))
         outcome = check(workload, draws=True)
     elif isinstance(outcome, Evaluation):
-        outcome = _diagnosed(definition, check, (workload, outcome), max_bytes, clock)
+        outcome = _diagnosed(definition, check, (workload, outcome), max_bytes, clock, wrong=wrong)
     if left_out := _left_out(result, examples):
         outcome = _with_left_out(outcome, *left_out)
     return SearchResult(
@@ -131,7 +138,7 @@ def _with_left_out(outcome: Outcome, workload: Workload, why: str) -> Outcome:
 
 def _search(
     definition: Definition,
-    check: Check,
+    check: Callable[[Workload], Outcome],
     failed_before: Sequence[Workload],
     listed: Sequence[Workload],
     max_bytes: int,
@@ -163,10 +170,13 @@ def _diagnosed(
     result: tuple[Workload, Evaluation],
     max_bytes: int,
     clock: Callable[[], float],
+    *,
+    wrong: Collection[str],
 ) -> Evaluation:
     """The outcome of a search; wrong numbers are diagnosed with larger workloads.
 
     But not what is right in a new process: there, what earlier calls left explains the failure.
+    ``wrong`` are the outputs that were wrong in any workload.
     """
     workload, outcome = result
     if _may_need_earlier_calls(outcome):
@@ -181,7 +191,7 @@ def _diagnosed(
     seconds_of = partial(_seconds_of, check, clock)
     most = _bytes_to_explain(definition, workload, seconds_of, min(max_bytes, DIAGNOSIS_BYTES))
     explain = partial(_explained, check, clock, clock() + EXPLAIN_SECONDS)
-    return diagnose_failure(definition, workload, outcome, explain, most)
+    return diagnose_failure(definition, workload, outcome, explain, most, wrong=wrong)
 
 
 def _may_need_earlier_calls(outcome: Evaluation) -> bool:
@@ -291,11 +301,15 @@ def _alike(first: Outcome, other: Outcome) -> bool:
         return False
     if _bound_used(other) < min(_bound_used(first), FAR_BEYOND):
         return False
-    facts = facts_of(first)
-    wrong = {name for name, count in facts.get("elements_wrong", {}).items() if count}
-    wrong.add(facts.get("worst", {}).get("output"))
+    wrong = {*_wrong_outputs(first), facts_of(first).get("worst", {}).get("output")}
     reported = facts_of(other).get("worst", {}).get("output")
     return first.status is other.status and reported in wrong
+
+
+def _wrong_outputs(outcome: Evaluation) -> set[str]:
+    """The outputs of which elements are wrong."""
+    counts = facts_of(outcome).get("elements_wrong", {}) if has_pattern(outcome) else {}
+    return {name for name, count in counts.items() if count}
 
 
 def _shown_by(outcome: Outcome) -> Workload | None:

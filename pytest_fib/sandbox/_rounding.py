@@ -65,6 +65,8 @@ _SCATTERS = ("scatter", "scatter_add")
 MOST_WEIGHT = 1 + 2.0**-20
 #: How far a logarithm that is kept is moved, in roundoffs: an implementation rounds it once.
 KEPT_MOVED = 2.0
+#: How far equal results are moved that stay in their order, as a share of what others are.
+LITTLE = 2.0**-10
 #: Multiples of it are spread between integers.
 GOLDEN = 0.6180339887498949
 #: What bits are multiplied by that are mixed; and how many different numbers are noise.
@@ -157,15 +159,20 @@ class Decision:
     def note_equal(self, decision: Decider) -> None:
         """Take in what is equal in a run that moves equal numbers alike.
 
-        A comparison of two such numbers has one result. Both have moved: 0 has not, and may be a
-        difference of products, which other ways to multiply and add don't make 0.
+        A comparison of two numbers that are equal in all such runs has one result. Both have moved:
+        0 has not, and may be a difference of products, which other ways to multiply and add don't
+        make 0.
         """
         self.together = decision.equal(self.together)
         if self.name in COMPARISONS:
             value, size = decision.operand()
             is_alike = (self.value == 0) & (value == 0) & (size != self.size)
-            self.alike = self.off & is_alike
-            self.off &= ~is_alike
+            self.alike = (self.off if self.alike is None else self.alike) & is_alike
+
+    def leave_equal(self) -> None:
+        """Take what is equal however it is rounded for exact."""
+        if self.alike is not None:
+            self.off &= ~self.alike
 
 
 def _largest_of_row(values: torch.Tensor) -> torch.Tensor:
@@ -388,7 +395,8 @@ class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
     """Notes what stays equal where equal results of each element are moved alike.
 
     An implementation computes what it computes of equal numbers alike, and of equal rows each
-    softmax. Sums it may not; the same numbers in another order have another sum.
+    softmax, in which larger numbers have larger shares, even if rounding makes these equal. Sums it
+    may not; the same numbers in another order have another sum.
     """
 
     def decide(self, decision: Decider) -> Any:
@@ -400,16 +408,40 @@ class MovingAlike(Sampling):  # type: ignore[no-untyped-call]
 
     def compute(self, call: Operation) -> Any:
         """The result, moved by what it is, or if it is a sum, at random."""
-        noise = _noise_of_value if treats_alike(call) else self._noise
+        noise = self._noise_of_value if treats_alike(call) else self._noise
         if is_softmax(call):
-            noise = partial(_noise_of_value, of=_mixed_rows(call.args[0], call.dim or 0))
+            noise = partial(_noise_of_shares, of=call.args[0], dim=call.dim or 0)
         return moved_result(call, noise, self._computed)
+
+    def _noise_of_value(self, like: torch.Tensor) -> torch.Tensor:
+        """What follows from the bits of elements; of a negated seed the other way, and very little.
+
+        So numbers that differ by less than they are moved are in their own order once.
+        """
+        noise = _noise_of_value(like)
+        return noise if (self._seed or 0) > 0 else noise * -LITTLE
 
 
 def _noise_of_value(like: torch.Tensor, of: torch.Tensor | int = 0) -> torch.Tensor:
     """Numbers between -1 and 1 that follow from the bits of elements, and from integers ``of``."""
     mixed = _mixed_bits(like) ^ of
     return (mixed % NOISES).to(like.dtype).div_(NOISES / 2).sub_(1.0)
+
+
+def _noise_of_shares(like: torch.Tensor, of: torch.Tensor, dim: int) -> torch.Tensor:
+    """Numbers from 1/3 to 1 that follow from the rows of a softmax.
+
+    Those of shares rise with the numbers that they are ``of``; those of these are one for each row,
+    which leaves their order as it is.
+    """
+    if not of.dim():
+        return torch.ones_like(like)
+    noise = (1 + (_mixed_rows(of, dim) % NOISES).to(like.dtype).div_(NOISES)) / 3
+    if like is of:
+        return noise.expand_as(of)
+    rows = of.movedim(dim, -1).contiguous()
+    rank = torch.searchsorted(rows.sort(-1).values, rows).movedim(-1, dim)
+    return noise + rank / (3 * of.shape[dim])
 
 
 def _mixed_bits(value: torch.Tensor) -> torch.Tensor:

@@ -363,10 +363,13 @@ def _note_what_is_equal(
     if not any(each.may_have_equals for each in decisions):
         return
     try:
-        run(function, _copies(inputs), mode=MovingAlike(decisions, _SAMPLES[0]))
+        for seed in (_SAMPLES[0], -_SAMPLES[0]):
+            run(function, _copies(inputs), mode=MovingAlike(decisions, seed))
     except OracleUnavailable:
         for each in decisions:
             each.together = None
+    for each in decisions:
+        each.leave_equal()
 
 
 def _all_same(before: Sequence[Any], now: Sequence[Any]) -> bool:

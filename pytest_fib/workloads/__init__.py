@@ -16,6 +16,7 @@ from pytest_fib.workloads._make import (
     make_workload as make_workload,
     parse_workload as parse_workload,
     read_workload as read_workload,
+    reduced as reduced,
     regime_choices as regime_choices,
     why_unfit as why_unfit,
     with_integer_scalars as with_integer_scalars,

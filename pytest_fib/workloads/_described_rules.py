@@ -420,15 +420,31 @@ def _from_least(rule: kinds.Indices, described: Described) -> InputRule:
 
 
 def _positions(rule: kinds.Positions, described: Described) -> InputRule:
-    """In the range that is said, unless it indexes an axis that bounds it for sure."""
+    """In the range or of those that are said, unless an axis that it indexes bounds it for sure."""
     said = described.said
     if said.is_sorted and described.spec.shape and not described.is_index:
         return _structure(described) or rule
-    is_of_axes = isinstance(rule.below, str)
-    is_bound = is_of_axes and not described.is_guess and described.is_index
-    if is_bound or None in (said.least, said.most) or (is_of_axes and isinstance(said.most, str)):
+    if isinstance(rule.below, str):
+        return _positions_of_axes(rule, rule.below, described)
+    if said.choices:
+        return _structure(described) or rule
+    is_range = said.least is not None and said.most is not None
+    return (of_description(described) if is_range else None) or rule
+
+
+def _positions_of_axes(rule: kinds.Positions, below: str, described: Described) -> InputRule:
+    """The same where sizes bound them: one more or less than these may be left for padding."""
+    said, most = described.said, described.said.most
+    if said.padding == below and not described.is_index:
+        return rule.model_copy(update={"below": more(below, 1)})
+    if isinstance(most, str) and below == more(most, 2) and said.padding is None:
+        return rule.model_copy(update={"below": more(most, 1)})
+    if described.is_index and (isinstance(most, str) or not described.is_guess):
         return rule
-    return of_description(described) or rule
+    if said.choices:
+        return _structure(described) or rule
+    is_range = said.least is not None and most is not None and more(most, 1) != below
+    return (of_description(described) if is_range else None) or rule
 
 
 def _boolean(rule: kinds.Boolean, described: Described) -> InputRule:

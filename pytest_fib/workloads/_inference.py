@@ -464,6 +464,8 @@ def _token_ids(subject: Subject) -> InputRule | None:
     is_longer = (picked, subject.uses.spare.get(subject.name)) == (rows, 1)
     if n is not None and (is_longer or str(picked) == str(n + 1)):
         return kinds.Positions(below=rows, sentinels=[n])
+    if is_longer:
+        return kinds.Positions(below=f"{rows} + 1", sentinels=_sentinels(subject))
     return kinds.Positions(below=rows, sentinels=_sentinels(subject))
 
 

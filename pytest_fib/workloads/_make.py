@@ -6,7 +6,7 @@ It also says which workloads of a definition are timed, and which are always tes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
 
@@ -297,10 +297,31 @@ def doubled(definition: Definition, workload: Workload, max_bytes: int) -> Workl
 
     Beyond a size from which a kernel is wrong, there is more than one element then.
     """
+    return _resized(definition, workload, max_bytes, lambda size: 2 * size + 1)
+
+
+def reduced(definition: Definition, workload: Workload, max_bytes: int) -> Workload:
+    """The same seed and regime with axes of three quarters of the size, as far as they may.
+
+    So what ends elsewhere, or begins at another index, does so by these sizes.
+    """
+    return _resized(definition, workload, max_bytes, _three_quarters)
+
+
+def _three_quarters(size: int) -> int:
+    """Odd where it may be, as what even sizes are right for may be wrong otherwise."""
+    smaller = size - size // 4
+    return smaller - 1 if smaller % 2 == 0 and smaller > 2 else smaller
+
+
+def _resized(
+    definition: Definition, workload: Workload, max_bytes: int, size_of: Callable[[int], int]
+) -> Workload:
+    """The same seed and regime with axes of other sizes, as far as they may."""
     planned = plan(definition)
 
     def pick(choice: Choice) -> int:
-        size = 2 * workload.axes[choice.axis] + 1
+        size = size_of(workload.axes[choice.axis])
         return choice.domain.nearest(min(size, choice.largest))
 
     axes = planned.choose(dict.fromkeys(planned.order, max_bytes), pick)

@@ -245,6 +245,8 @@ class ReferenceUses:
     #: What integers are compared with: another integer, a sign, and a number or the axis whose size
     #: is added with it.
     edges: dict[str, set[tuple[str, int, int | str]]] = field(default_factory=dict)
+    #: The same of multiples: an integer that others are compared with so many times of.
+    scaled_edges: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     #: Terms of sums, and attention's masks.
     added: set[str] = field(default_factory=set)
     #: Factors of products.
@@ -1450,6 +1452,8 @@ class _Reader(ast.NodeVisitor):
                 if limit is not None:
                     self._limited_by(side, limit)
             self._note_edge(one, other)
+            self._note_scaled_edge(one, other)
+            self._note_scaled_edge(other, one)
             self._note_compared(one, other)
             for side, beside in ((one, other), (other, one)):
                 if self._is_share(beside):
@@ -1497,6 +1501,25 @@ class _Reader(ast.NodeVisitor):
             way = size_sign * sign if size else 1
             self._uses.edges.setdefault(one, set()).add((other, -way if size else 1, size))
             self._uses.edges.setdefault(other, set()).add((one, way, size))
+
+    def _note_scaled_edge(self, side: ast.expr, edge: ast.expr) -> None:
+        """Note the multiple of an integer that another is held against.
+
+        As in ``ids < 8 * block``, and ``ids // block < 8``.
+        """
+        side, edge = (self._expressions.calculation(node) or node for node in (side, edge))
+        match side, edge:
+            case ast.BinOp(left=one, op=ast.FloorDiv(), right=other), _:
+                number = self._number(edge)
+            case _, ast.BinOp(left=left, op=ast.Mult(), right=right):
+                number = self._number(left)
+                one, other = (side, left) if number is None else (side, right)
+                number = self._number(right) if number is None else number
+            case _:
+                return
+        name, beside = self._expressions.integer(one), self._expressions.integer(other)
+        if name and beside and name != beside and number is not None and number == int(number) > 1:
+            self._uses.scaled_edges.setdefault(name, set()).add((beside, int(number)))
 
     def _number(self, node: ast.expr | None) -> float | None:
         """The number that an expression is: a literal, or a name or the negative of one.

@@ -59,6 +59,8 @@ KEY_TURNS, FEW_KEYS = 4, 3
 #: The largest number of an implementation's source that floating tensors have: others stand for
 #: infinity, or are sizes, of whose exponentials differences are lost.
 MOST_NEAR = 8
+#: Of so many workloads, one has uniform numbers of which some are the least there is.
+LEAST_TURNS = 3
 #: The turn in which all integers are 1.
 ONES_TURN = 10
 #: Of so many workloads, one has integers that each are the place before their own; which one.
@@ -129,7 +131,8 @@ def _put_limits(
     Integers are clamped to a number now and then, so that it is their greatest or their least, or
     some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
-    axes, or else any of it. Of zeros that are sorted, half are -0, which is none less than 0.
+    axes, or else any of it; and, of a range, its least now and then. Of zeros that are sorted, half
+    are -0, which is none less than 0.
     """
     rule, uses = context.rules[name], context.uses
     numbers = sorted(uses.limits.get(name, ()))
@@ -150,6 +153,8 @@ def _put_limits(
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
         near = [each for number in numbers for each in _near(number, tensor.dtype)]
+        if isinstance(rule, kinds.Uniform) and context.turn % LEAST_TURNS == 1:
+            near.append(context.number(rule.min))
         sources: list[Source] = [*near, *((other, before[other]) for other in others)]
         _put(tensor, sources, name, context)
         steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]
@@ -168,8 +173,12 @@ def _put_whole_limits(
     _make_periodic(tensor, rule, context)
     _clamp(tensor, sorted(uses.limits.get(name, ())), rule, context)
     edges = [edge for edge in sorted(uses.edges.get(name, ()), key=str) if edge[0] in before]
-    if edges and context.turn % INTEGER_TURNS == 1:
-        _put_edges(tensor, edges, name, context, before)
+    beside = [(other, 1, sign * context.whole(size)) for other, sign, size in edges]
+    beside += [
+        (other, n, 0) for other, n in sorted(uses.scaled_edges.get(name, ())) if other in before
+    ]
+    if beside and context.turn % INTEGER_TURNS == 1:
+        _put_edges(tensor, beside, name, context, before)
     elif name in uses.equated and context.turn % INTEGER_TURNS == 2:
         _put_scalars(tensor, [before[other] for other, *_ in edges], rule, context)
 
@@ -598,20 +607,23 @@ def _make_chains(tensor: torch.Tensor, context: FillContext) -> None:
 
 def _put_edges(
     tensor: torch.Tensor,
-    edges: Sequence[tuple[str, int, int | str]],
+    edges: Sequence[tuple[str, int, int]],
     name: str,
     context: FillContext,
     before: Mapping[str, torch.Tensor | float],
 ) -> None:
-    """Make some integers what they are compared with, or one less or more, if they may be that."""
+    """Make some integers what they are compared with, or one less or more, if they may be that.
+
+    That is so many times another input's, and so many more.
+    """
     rule, number = context.rules[name], context.turn // INTEGER_TURNS
     put = torch.empty(tensor.shape, dtype=torch.bool, device=tensor.device)
     are_most = number % MOST_TURNS == MOST_TURN
     put.bernoulli_(MOST if are_most else SHARE, generator=context.device_random)
     put.view(-1)[context.turn % put.numel()] = True
-    other, sign, size = edges[number % len(edges)]
+    other, factor, more = edges[number % len(edges)]
     edge = _values_of((other, before[other]), name, put, context)
-    values = (edge + sign * context.whole(size)).expand(int(put.sum())).clone()
+    values = (factor * edge + more).expand(int(put.sum())).clone()
     if are_most:
         values[::8] -= 1
     values[context.turn % 3 :: 3] -= 1

@@ -129,8 +129,10 @@ def fill_inputs(
     inputs = InputTensors(definition, planned.rules, sizes, tensors)
     any_bulk = any(rule.bulk for rule in planned.rules.values())
     before: dict[str, Any] = {}
-    compared = planned.uses.compared.keys() | planned.uses.edges.keys()
-    if planned.uses.left_out or any(definition.inputs[name].is_scalar for name in compared):
+    uses = planned.uses
+    compared = uses.compared.keys() | uses.edges.keys()
+    compared |= {other for edges in uses.scaled_edges.values() for other, _ in edges}
+    if uses.left_out or any(definition.inputs[name].is_scalar for name in compared):
         before |= scalar_inputs(definition, workload)
     for name in planned.fill:
         if name not in tensors:

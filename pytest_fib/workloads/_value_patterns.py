@@ -24,6 +24,8 @@ CLOSE = 2.0**-9.5
 FEW_LEAST = 4
 #: Integers of as many bytes as floating numbers.
 _INTEGERS_OF = {4: torch.int32, 2: torch.int16}
+#: How far below 0 exponentials are close to it.
+FAR_BELOW = 16.0
 #: Where exponentials are more than float32 holds.
 FAR = 128.0
 
@@ -63,9 +65,11 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) 
     """None above zero: a maximum that begins at 0 stays there. Half of them are large.
 
     So one that begins at -10,000, or what is clamped from below, shows as well. Of float16 that is
-    near the largest number.
+    near the largest number. Half are below -16: of all that are in such a row, exponentials and
+    sigmoids are below an epsilon of 1e-6, but not 0.
     """
     tensor.normal_(generator=generator).abs_().neg_()
+    tensor.sub_(_for_half(tensor, generator, 1 + FAR_BELOW) - 1)
     tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
     if limits.dtype == "float16":
         tensor.mul_(_for_half(tensor, generator, limits.max**0.75 / 4)).clamp_(min=-limits.max)

@@ -334,6 +334,22 @@ def test_softmax_of_a_row_in_another_order_may_be_greater_and_of_an_equal_row_ma
         assert [0, 1] in orders
 
 
+def test_a_comparison_of_shares_that_only_rounding_makes_equal_may_have_either_result():
+    """In logarithms they aren't equal: 1e-38 is more than 0."""
+
+    def run(x):
+        return x.softmax(-1) >= x.softmax(-1).amax(-1, keepdim=True)
+
+    for x, may_be_less in ((torch.tensor([[1e-38, -1e-38]]), True), (torch.zeros(1, 2), False)):
+        assert run_widened(run, [x]).all()
+        ways = []
+        for way in product((-1, 1), repeat=2):
+            with suppress(OracleUnavailable):  # where all that is compared is equal
+                ways.append(run_widened(run, [x], lean=way))
+        assert any(not way.all() for way in ways) == may_be_less
+        assert all(way[0, 0] for way in ways)
+
+
 @pytest.mark.parametrize("divisor", [448.0, 6.0, 127.0, 240.0])
 def test_a_power_of_two_is_a_quotient_in_any_way_to_divide(divisor):
     """Where products with reciprocals have it too, as they have on devices."""
