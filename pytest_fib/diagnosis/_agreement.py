@@ -36,7 +36,8 @@ VERY_LAST = "in the very last element"
 PLACE = re.compile(
     r" at the (?P<end>first|last) (?:(?P<count>\d+) )?of (?P<size>\d+) along (?P<along>\w+)"
     rf"|(?P<last> {VERY_LAST})"
-    r"|(?P<but> everywhere but (?:index \d+ along \w+|\w+ \d+))"
+    r"|(?P<but> everywhere but at (?:index \d+ along \w+|\w+ \d+))"
+    r"|(?P<except>, except at (?:index \d+ along \w+|\w+ \d+))"
     r"|(?P<at> at (?!every)[a-z]\w* \d+(?:\.\.\d+)?(?:, \d+)*(?: along \w+)?)"
 )
 #: The value that is expected wherever elements are wrong.
@@ -148,13 +149,13 @@ def _is_at(
         count, of = int(place["count"] or 1), int(place["size"])
         count = max(count, ceil(count * size / of)) if count > 1 else 1
         return i >= size - count if place["end"] == "last" else i < count
-    words, is_but = place["at"] or place["but"], place["but"] is not None
+    words = place["at"] or place["but"] or place["except"]
     axis = next((axis for axis in dims if re.search(rf"\b{re.escape(axis)}\b", words)), None)
     if axis is None:
         return True
     i, numbers = index[dims.index(axis)], [*map(int, re.findall(r"\b\d+\b", words))]
     is_there = numbers[0] <= i <= numbers[-1] if ".." in words else i in numbers
-    return is_there != is_but
+    return is_there == bool(place["at"])
 
 
 def _without_places(own: Diagnosis) -> Diagnosis:

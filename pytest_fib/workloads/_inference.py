@@ -222,9 +222,13 @@ def _as_said(inferred: Inferred, subject: Subject) -> Inferred:
     is_index = subject.name in subject.uses.picks
     described = Described(said, subject.spec, sizes, asks_for_0, is_guess, is_free, is_index)
     rule = within(inferred.rule, described)
-    if rule == inferred.rule:
-        return inferred
     is_certain = said.choices or None not in (said.least, said.most)
+    if rule == inferred.rule:
+        ends = None
+        if isinstance(rule, kinds.Integers | kinds.Uniform):
+            ends = rule.min, rule.max
+        is_said = is_certain and ends == (said.least, said.most)
+        return Inferred(rule, subject.source) if is_said else inferred
     if is_certain and rule.kind in ("integers", "uniform", "one_of"):
         return Inferred(rule, subject.source)  # all of it
     doubts = () if is_certain else inferred.doubts
@@ -584,9 +588,11 @@ def _must_differ(subject: Subject, below: str | int) -> bool | Literal["everywhe
 def _bytes(subject: Subject) -> InputRule | None:
     """Any number: what is calculated with in floating point is no index."""
     uses, name = subject.uses, subject.name
-    if subject.spec.dtype is DType.UINT8:  # unless it is a flag
-        is_number = name in uses.numbers and max(uses.limits.get(name, ()), default=0) > 1
-        return kinds.Integers(min=0, max=255) if is_number else None
+    if subject.spec.dtype is DType.UINT8:  # unless it is a flag, which no table's rows are of
+        axes = subject.spec.shape or ()
+        is_table = len(axes) > 1 and axes[0] in {*uses.picks.values()}
+        is_more = is_table or max(uses.limits.get(name, ()), default=0) > 1
+        return kinds.Integers(min=0, max=255) if is_more and name in uses.numbers else None
     is_whole = subject.spec.dtype is DType.INT16 and name in uses.calculated
     is_number = (is_whole or subject.spec.dtype is DType.INT8) and name in uses.numbers
     return _any_number(subject) if is_number else None

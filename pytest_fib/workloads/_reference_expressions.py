@@ -184,12 +184,23 @@ class Expressions:
         first, last = target, target
         if isinstance(target, ast.Tuple):
             first, last = target.elts[0], target.elts[-1]
+            self._assign_places(first, iterated)
         self.assign(last, iterated)
         self._drop_first(last)
         self._in_turn |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
         called = iterated.func if isinstance(iterated, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in ("range", "enumerate"):
             self._counters |= {first.id} if isinstance(first, ast.Name) else set()
+
+    def _assign_places(self, target: ast.expr, iterated: ast.expr) -> None:
+        """Note that the first variable of a loop over ``enumerate(x)`` holds its places."""
+        match iterated:
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner]):
+                match inner:
+                    case ast.Call(func=ast.Attribute(value=value, attr="tolist")):
+                        inner = value
+                length = ast.Call(func=ast.Name(id="len"), args=[inner], keywords=[])
+                self.assign(target, ast.Call(func=ast.Name(id="range"), args=[length], keywords=[]))
 
     def _drop_first(self, node: ast.expr) -> None:
         """Leave out the first axis of what a variable holds, which is one row after another."""
