@@ -88,9 +88,9 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
 
 
 def claims_more(own: Diagnosis) -> bool:
-    """Whether a diagnosis says where, what a number is or what was read, by sizes perhaps."""
-    has_place = PLACE.search(own.sentence) is not None
-    return has_place or own.pattern == MISREAD or NAMED.search(own.sentence) is not None
+    """Whether a diagnosis says where, what a factor is or what was read, by sizes perhaps."""
+    forms = (PLACE, NAMED, FACTOR)
+    return own.pattern == MISREAD or any(form.search(own.sentence) for form in forms)
 
 
 def as_at_other_sizes(
@@ -99,12 +99,14 @@ def as_at_other_sizes(
     """The diagnosis, without what isn't so in any of the ``others``, of workloads of other sizes.
 
     These are the name of a number, such as one of the sizes; what was read in place of an input;
-    and where it is, if an element that is wrong there is elsewhere.
+    and where it is, if an element that is wrong there is elsewhere. A factor is said with another
+    one that there is.
     """
     alike = [each for each in others if each.pattern == own.pattern]
     name = NAMED.search(own.sentence)
     if name and alike and not any(NAMED.search(each.sentence) for each in alike):
         own = own.model_copy(update={"sentence": own.sentence.replace(name[0], "")})
+    own = _with_other_factor(own, alike)
     if own.pattern == MISREAD:
         return own if alike else only_wrong(own)
     places = [*PLACE.finditer(own.sentence)]

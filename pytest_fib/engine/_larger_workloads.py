@@ -335,9 +335,11 @@ class _Tried:
             is_float = self.definition.outputs[diagnosis.output].dtype.is_floating
             diagnosis = _without_place(diagnosis, keeps_expected=is_float)
             return qualified(diagnosis, "right with normal values of these sizes")
-        is_larger = all(n >= self.workload.axes[axis] for axis, n in right.axes.items())
-        # Small errors may all be within their bounds by chance.
-        is_by_chance = is_larger and _is_small_error(self.outcome)
+        is_larger = _is_within(self.workload, right)
+        # Between sizes that are wrong, others are right by chance, unless they are whole tiles.
+        # Small errors may all be within their bounds.
+        is_between = is_larger and _is_within(right, shown) and not _has_whole_tiles(right)
+        is_by_chance = is_between or (is_larger and _is_small_error(self.outcome))
         is_known = right.axes != shown.axes and not is_by_chance
         if not (is_known and self._is_right_at_its_sizes(right, diagnosis)):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
@@ -363,11 +365,15 @@ class _Tried:
     def with_all_outputs(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis, with those outputs too that are wrong with other inputs that were tried.
 
-        In one workload some may be right by chance, as where nothing is moved.
+        In one workload some may be right by chance, as where nothing is moved. Those that are wrong
+        in the workload that fails, of which elements are shown, are wrong too.
         """
-        left = self._wrong_outputs() - {diagnosis.output, *diagnosis.also}
-        elsewhere = tuple(name for name in self.definition.outputs if name in left)
-        return diagnosis.model_copy(update={"elsewhere": elsewhere})
+        own = self.outcome.diagnosis
+        here = {*diagnosis.also, *((own.output, *own.also) if own else ())} - {diagnosis.output}
+        left = self._wrong_outputs() - {diagnosis.output, *here}
+        names = [*self.definition.outputs]
+        also, elsewhere = (tuple(name for name in names if name in each) for each in (here, left))
+        return diagnosis.model_copy(update={"also": also, "elsewhere": elsewhere})
 
     def _wrong_outputs(self) -> frozenset[str]:
         """The outputs that are wrong in any workload that was tried."""
@@ -457,7 +463,8 @@ def _is_place(diagnosis: Diagnosis) -> bool:
 def _of_one_workload(diagnosis: Diagnosis) -> Diagnosis:
     """A diagnosis without an element where it counts those of a larger workload."""
     is_larger = diagnosis.vague and diagnosis.shown_by is not None
-    is_count = diagnosis.pattern in VAGUE_PATTERNS and wrong_share(diagnosis) > 0
+    is_vague = diagnosis.pattern in (*VAGUE_PATTERNS, "follows an input")
+    is_count = is_vague and wrong_share(diagnosis) > 0
     return _of_larger_alone(diagnosis) if is_larger and is_count else diagnosis
 
 
@@ -477,6 +484,16 @@ def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
     if not diagnosis.sentence.endswith(f"({sizes})"):
         diagnosis = qualified(diagnosis, sizes)
     return diagnosis.model_copy(update={"vague": False})
+
+
+def _is_within(smaller: Workload, larger: Workload) -> bool:
+    """Whether no axis of one is longer than that of the other."""
+    return all(n <= larger.axes[axis] for axis, n in smaller.axes.items())
+
+
+def _has_whole_tiles(workload: Workload) -> bool:
+    """Whether any size is that of whole tiles."""
+    return any(n and n % TILE_SIZES[1] == 0 for n in workload.axes.values())
 
 
 def _is_small_error(outcome: Evaluation) -> bool:

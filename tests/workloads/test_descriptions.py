@@ -726,6 +726,25 @@ def test_distinct_numbers_of_which_the_reference_says_nothing(spec, description,
     assert str(rule_of(f"which{spec}", description, compares)) == rule
 
 
+def test_what_is_asked_for_some_numbers_may_be_no_more_than_a_description_lists():
+    asks = "def run(x, which):\n    return torch.where(which[0] != 0, x, x * 2)"
+    assert str(rule_of("which[n]:i32", "", asks)) == "positions, below 4"
+    assert str(rule_of("which[n]:i32", "0 or 1", asks)) == "boolean"
+    assert str(rule_of("which[n]:i32", "0, 1 or 5", asks)) == "one_of, values [0, 1, 5]"
+
+
+def test_a_description_of_what_was_inferred_leaves_no_guess():
+    data = signature("op", "n d", "x[n,d]:f32 zero_points[n]:i32", "y[n,d]:f32")
+    data["inputs"]["zero_points"]["description"] = "-128 to 127"
+    data["reference"] = "def run(x, zero_points):\n    return x - zero_points[:, None]\n"
+    (line,) = (
+        each
+        for each in plan(Definition.model_validate(data)).explained()
+        if each.startswith("zero_points")
+    )
+    assert line.endswith("as its description says (integers, min -128, max 127)")
+
+
 def test_what_is_not_negative_may_be_compared_with_0():
     asks = "def run(x, which):\n    return x * (which > 0)"
     for description in ("Not negative.", "At least 0"):

@@ -1016,6 +1016,8 @@ EDGES = {
     "a difference": "(ids - start < 2000) & (ids - start >= 0)",
     "a name": "inside(ids - start)",
     "lengths": "ids < lens",
+    "a multiple": "ids >= 3 * start",
+    "a quotient": "ids // start < 3",
 }
 
 
@@ -1026,14 +1028,25 @@ def test_integers_that_are_held_against_others_are_now_and_then_those_or_beside(
     rules = {"ids": wide, "lens": wide, "start": {"kind": "integers", "min": 7, "max": 90000}}
     body = "def inside(x):\n    return (x < 2000) & (x >= 0)\n"
     body += f"def run(ids, lens, start):\n    return {EDGES[what]}"
-    edges = {"start": 0, "end": 0} if what != "lengths" else {"lens": 0}
+    edges = {"lens": 0} if what == "lengths" else {"start": 0, "end": 0}
+    edges = {"thrice": 0} if what in ("a multiple", "a quotient") else edges
     for made in _held(body, inputs, rules, sizes={"n": 64}):
         ends = {"start": made["start"], "end": made["start"] + 2000, "lens": made["lens"]}
+        ends["thrice"] = 3 * made["start"]
         for name in edges:
             edges[name] += all(bool((made["ids"] == ends[name] - less).any()) for less in (0, 1))
         assert int(made["ids"].min()) >= 0
         assert int(made["ids"].max()) <= wide["max"]
     assert min(edges.values()) >= (2 if what == "lengths" else TURNS // 8)
+
+
+@pytest.mark.parametrize("result", ["(u * x).sum(1)", "(x / u).sum(1)"])
+def test_some_uniform_numbers_are_the_least_now_and_then(result):
+    """As ``torch.rand`` gives 0 now and then, unless something is divided by it."""
+    inputs = {"u": (["n", "k"], "float32"), "x": (["n", "k"], "float32")}
+    made = _held(f"def run(u, x):\n    return {result}", inputs, {"u": {"kind": "uniform"}})
+    some = sum(0 < int((each["u"] == 0).sum()) < each["u"].numel() for each in made)
+    assert some == 0 if "/" in result else some >= TURNS // 8
 
 
 def test_where_values_are_zeros_and_ones_scalars_are_whole_numbers_if_they_may_be():

@@ -630,6 +630,17 @@ BY_USE = [
         "return (x - (1 - alphas).sqrt() * 2) / torch.sqrt(alphas)",
         "uniform, min 0.0625, max 0.99609375",
     ),
+    (
+        "at[m]:i64 x[m,d]:f32 ranks[n]:f32",
+        "y = x.clone()\n    for i, rank in enumerate(ranks.tolist()):\n"
+        "        y[at == i] *= rank\n    return y",
+        "indices, below n, unique False",
+    ),
+    (
+        "table[n,d]:u8 at[m]:i64 scale[n]:f32",
+        "return table[at].float() * scale[at][:, None]",
+        "integers, min 0, max 255",
+    ),
     ("margin:f32 x[n]:f32", "return torch.where(x.cos() > margin, x, 0.0)",
      "uniform, min 0.0, max 1.0"),
     ("grad_norm[n]:f32 x[n]:f32", "return x / (grad_norm + 1)", "uniform, min 0.0, max 4.0"),
@@ -1432,6 +1443,27 @@ def test_tokens_may_be_the_padding_that_has_a_bin_of_its_own():
         given["reference"] = lines + bins.format(size) + ends
         rule = plan(Definition.model_validate(given)).rules["tokens"]
         assert rule == rule_of({"kind": "positions", "below": "vocab_size", "sentinels": sentinels})
+
+
+@pytest.mark.parametrize(
+    ("description", "below"),
+    [
+        ("", "vocab + 1"),
+        ("0 to vocab", "vocab + 1"),
+        ("0 to vocab - 1, vocab where padded", "vocab + 1"),
+        ("0 to vocab - 1", "vocab"),
+    ],
+)
+def test_tokens_may_be_the_padding_of_a_vocabulary_of_any_size_unless_that_is_denied(
+    description, below
+):
+    given = signature("op", "b n vocab", "x[b,vocab]:f32 tokens[b,n]:i64", "y[b,vocab]:f32")
+    given["inputs"]["tokens"]["description"] = description
+    lines = "import torch\ndef run(x, tokens):\n    b, vocab = x.shape\n"
+    lines += "    bins = torch.zeros(b, vocab + 1, dtype=torch.int64).scatter_add_(1, tokens, "
+    given["reference"] = f"{lines}torch.ones_like(tokens))[:, :vocab]\n    return x - bins\n"
+    rule = plan(Definition.model_validate(given)).rules["tokens"]
+    assert rule == rule_of({"kind": "positions", "below": below})
 
 
 def test_tokens_that_are_compared_and_moved_by_an_index_are_labels():

@@ -106,6 +106,12 @@ def test_negative_values_are_large_in_some_rows_or_workloads(define):
     assert 0.1 < large.double().mean() < 0.9
 
 
+def test_all_of_some_rows_are_far_below_zero_and_their_exponentials_are_no_zeros(define):
+    largest = [made(define, "float32", seed, values="negative")["x"].amax(1) for seed in range(8)]
+    faint = torch.cat(largest)[torch.cat(largest) > -100].exp() < 2e-7
+    assert 0.1 < faint.double().mean() < 0.9
+
+
 @pytest.mark.parametrize("values", ["one_hot", "outlier"])
 def test_each_row_has_its_own_column(define, values):
     x = made(define, "float32", values=values)["x"]
