@@ -26,12 +26,15 @@ from pytest_fib.diagnosis._localize import (
     at_index,
     counted,
     held,
+    how_many,
     localize,
     shares_filled,
+    without_guess,
     without_lone_indices,
     without_place,
     wrong_along,
 )
+from pytest_fib.diagnosis._where_input import only_where
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
     FEW,
@@ -110,12 +113,33 @@ def explain(failure: Failure) -> Diagnosis:
     )
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
+    if found := _only_where(diagnosis, failure):
+        return found
     if diagnosis.pattern in VAGUE_PATTERNS and (conditions := str(right_with(outputs, failure))):
         sentence = f"{diagnosis.sentence}{conditions}"
         return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
     if diagnosis.pattern not in VAGUE_PATTERNS and (circumstance := only_with(outputs, failure)):
         return qualified(diagnosis, circumstance)
     return diagnosis
+
+
+def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis | None:
+    """The diagnosis, with elements of an input that say where in place of a place; else None."""
+    output = next(each for each in failure.outputs if each.name == diagnosis.output)
+    location = localize(output)
+    places = [*([location.phrase] if location else []), how_many(output)]
+    place = next((each for each in places if f" {each}" in diagnosis.sentence), None)
+    is_only_wrong = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place)
+    if output.count == output.total or not (is_only_wrong or place):
+        return None
+    words = only_where(output, failure, _elsewhere(output, failure))
+    if not words:
+        return None
+    found = without_guess(diagnosis)
+    if is_only_wrong:
+        sentence = f"{output.name}: wrong {words}"
+        return found.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
+    return found.model_copy(update={"sentence": found.sentence.replace(str(place), words, 1)})
 
 
 def _in_order(outputs: list[WrongOutput], failure: Failure) -> list[WrongOutput]:

@@ -81,6 +81,8 @@ FACTOR = re.compile(r"every element is (\S+ x expected)")
 CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: The share of wrong elements that are many.
 MANY = 0.25
+#: What elements of an input say where, in a sentence.
+ONLY_WHERE_INPUT = re.compile(r" (?:only where|wherever) \w+ (?:is|isn't) (?!expected)")
 #: A guess that what is wrong at the end of an axis is off by one.
 OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.
@@ -124,7 +126,9 @@ def diagnose_failure(
     found = tried.vague() if own is None else tried.as_it_holds(own, max_bytes)
     if found is not None:
         found = tried.at_other_sizes(tried.agreed(found, max_bytes), max_bytes)
-        found = tried.unless_right(_of_one_workload(found))
+        found = _of_one_workload(found)
+        if not ONLY_WHERE_INPUT.search(found.sentence):  # else others may lack such elements
+            found = tried.unless_right(found)
         found = tried.with_all_outputs(tried.from_its_size(found))
     return _with_diagnosis(outcome, found)
 

@@ -1,0 +1,145 @@
+"""Which elements of an input say where an output is wrong, as rows of which a limit is 0?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import floor, log2, log10
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_fib.data import is_unnamed
+from pytest_fib.workloads import once
+
+if TYPE_CHECKING:
+    from pytest_fib.diagnosis._wrong_output import Failure, WrongOutput
+
+#: log10 of how unlikely it must be that what is wrong is at such elements by chance, of one input.
+CHANCE = 3.0
+#: The least share of such elements that are wrong, and of others than those that are left out; the
+#: most of all elements that may be such ones; and how many must be left out.
+SOME, NEARLY_ALL, MOST, LEAST_LEFT_OUT = 0.25, 0.9, 0.5, 3
+#: log10 of how unlikely it is that one is right by chance where nearly all are wrong.
+RIGHT = 1.0
+#: How many elements are looked at, at most; and the least power of two that is a limit.
+LARGEST, LEAST_LIMIT = 1 << 21, 8
+#: The numbers that have a meaning of their own, so that one workload is enough.
+USUAL = (0, 1, -1)
+
+
+@dataclass(frozen=True)
+class _Which:
+    """Some elements of an input, in words.
+
+    ``are_left_out``: all others are wrong. ``is_usual``: they are those of a usual number.
+    """
+
+    words: str
+    of: Callable[[torch.Tensor], torch.Tensor]
+    are_left_out: bool = False
+    is_usual: bool = False
+
+    def share(self, side: _Side) -> float:
+        """The share of elements at which the output is wrong, or may be."""
+        share = float(self.of(side.values).double().mean())
+        return 1.0 - share if self.are_left_out else share
+
+
+@dataclass(frozen=True)
+class _Side:
+    """An input of a workload, and at which of its elements the output is wrong."""
+
+    values: torch.Tensor
+    wrong: torch.Tensor
+
+    @classmethod
+    def of(cls, name: str, output: WrongOutput, failure: Failure) -> _Side | None:
+        """None where the input's dimensions aren't some of the output's, in their order."""
+        definition, value = failure.context.definition, failure.context.inputs.get(name)
+        axes = () if definition is None else definition.inputs[name].shape or ()
+        if not axes or not isinstance(value, torch.Tensor) or not value.numel():
+            return None
+        dims = [output.dims.index(axis) for axis in axes if axis in output.dims]
+        is_known = len({*output.dims}) == len(output.dims) and not any(map(is_unnamed, axes))
+        if len(dims) != len(axes) or sorted(dims) != dims or not is_known or not output.marked:
+            return None
+        if output.total > LARGEST or value.shape != tuple(output.shape[dim] for dim in dims):
+            return None
+        others = [dim for dim in range(len(output.shape)) if dim not in dims]
+        wrong = output.wrong.amax(dim=others) if others else output.wrong
+        value = once(value).to(wrong.device)
+        return cls(value.double() if value.is_floating_point() else value.long(), wrong)
+
+    def evidence(self, which: _Which) -> float | None:
+        """log10 of how unlikely it is that just these are wrong by chance; None if others are."""
+        at = which.of(self.values)
+        total, some, wrong = (int(n) for n in (at.numel(), at.sum(), self.wrong.sum()))
+        if which.are_left_out:
+            is_so = not bool((self.wrong & at).any()) and wrong >= NEARLY_ALL * (total - some)
+            return RIGHT * some if is_so and wrong else None
+        if bool((self.wrong & ~at).any()) or not some:
+            return None
+        return wrong * log10(total / some)
+
+
+def only_where(
+    output: WrongOutput, failure: Failure, sides: Sequence[tuple[WrongOutput, Failure]]
+) -> str:
+    """As ``only where top_k is 0`` or ``wherever scale isn't 0``; "" where no input says where.
+
+    ``sides`` are the output with each of other inputs with which elements of it are wrong, with
+    which it must be so as well.
+    """
+    found: list[tuple[float, float, str]] = []
+    aligned = 0
+    for name in failure.context.readable_inputs():
+        if (own := _Side.of(name, output, failure)) is None:
+            continue
+        aligned += 1
+        others = [side for each in sides if (side := _Side.of(name, *each)) is not None]
+        for which in _some(name, own):
+            known = [side.evidence(which) for side in (own, *others)]
+            numbers = [each for each in known if each is not None]
+            if len(numbers) == len(known) and (which.is_usual or len(numbers) > 1):
+                found.append((which.share(own), sum(numbers), which.words))
+    likely = [(size, words) for size, known, words in found if known >= CHANCE + log10(aligned)]
+    return min(likely)[1] if likely else ""
+
+
+def _some(name: str, side: _Side) -> Iterator[_Which]:
+    """Sorts of elements that all wrong ones are of, or none; the others are right, most likely."""
+    values, wrong = side.values, side.wrong
+    if not bool(wrong.any()) or bool(wrong.all()):
+        return
+    those, others = values[wrong], values[~wrong]
+    yield from (each for each in _sorts(name, those) if _is_part(each.of(values), wrong))
+    first = others[0]
+    if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
+        yield _Which(
+            f"wherever {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
+        )
+
+
+def _is_part(at: torch.Tensor, wrong: torch.Tensor) -> bool:
+    """Whether these are not most of all elements, and not only few of them are wrong."""
+    return int(at.sum()) <= min(MOST * at.numel(), int(wrong.sum()) / SOME)
+
+
+def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
+    """What elements have in common: a number, a sign, a limit, or that they aren't finite."""
+    if bool(those.isnan().all()):
+        yield _Which(f"only where {name} is NaN", torch.isnan, is_usual=True)
+    elif bool((~those.isfinite()).any()):
+        if bool((~those.isfinite()).all()):
+            words = f"only where {name} isn't finite"
+            yield _Which(words, lambda x: ~x.isfinite(), is_usual=True)
+    elif bool((those == those[0]).all()):
+        number = those[0]
+        words = f"only where {name} is {float(number):.9g}"
+        yield _Which(words, lambda x: x == number, is_usual=float(number) in USUAL)
+    elif bool((those < 0).all()):
+        yield _Which(f"only where {name} is below 0", lambda x: x < 0, is_usual=True)
+    elif not those.is_floating_point() and int(those.min()) >= LEAST_LIMIT:
+        limit = 1 << floor(log2(int(those.min())))
+        yield _Which(f"only where {name} is {limit} or more", lambda x: x >= limit)
