@@ -125,11 +125,7 @@ def diagnose_failure(
             own = _of_larger_alone(diagnosis)
     found = tried.vague() if own is None else tried.as_it_holds(own, max_bytes)
     if found is not None:
-        found = tried.at_other_sizes(tried.agreed(found, max_bytes), max_bytes)
-        found = _of_one_workload(found)
-        if not ONLY_WHERE_INPUT.search(found.sentence):  # else others may lack such elements
-            found = tried.unless_right(found)
-        found = tried.with_all_outputs(tried.from_its_size(found))
+        found = tried.as_others_show(found, max_bytes)
     return _with_diagnosis(outcome, found)
 
 
@@ -203,6 +199,14 @@ class _Tried:
         if own and (first is None or first.pattern in COUNTED or _is_another(own, first)):
             first = own
         return first
+
+    def as_others_show(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
+        """The diagnosis, as far as others show it too, with what these show beside it."""
+        found = self.at_other_sizes(self.agreed(diagnosis, max_bytes), max_bytes)
+        found = _of_one_workload(found)
+        if not ONLY_WHERE_INPUT.search(found.sentence):  # else others may lack such elements
+            found = self.unless_right(found)
+        return self.with_all_outputs(self.from_its_size(found))
 
     def as_it_holds(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, without what isn't so at twice the sizes."""
