@@ -114,7 +114,7 @@ def as_at_other_sizes(
         (index, shape) for each in others for index, shape in _elements(own, each, definition)
     ]
     dims = _dims(own, definition)
-    held = all(_is_at(place, dims, *each) for place in places for each in elements)
+    held = all(_is_at(place, own, dims, *each) for place in places for each in elements)
     return own if held else _without_places(own)
 
 
@@ -138,19 +138,21 @@ def _elements(
 
 
 def _is_at(
-    place: re.Match[str], dims: Sequence[str], index: Sequence[int], shape: Sequence[int]
+    place: re.Match[str],
+    own: Diagnosis,
+    dims: Sequence[str],
+    index: Sequence[int],
+    shape: Sequence[int],
 ) -> bool:
-    """Whether an element is at a place, of other sizes; of an end, at as large a share of it."""
+    """Whether an element is at a place, of other sizes."""
     if place["last"]:
         return all(i == size - 1 for i, size in zip(index, shape, strict=True))
     if place["end"]:
         if place["along"] not in dims:
             return True
         at = dims.index(place["along"])
-        i, size = index[at], shape[at]
-        count, of = int(place["count"] or 1), int(place["size"])
-        count = max(count, ceil(count * size / of)) if count > 1 else 1
-        return i >= size - count if place["end"] == "last" else i < count
+        i, count = index[at], _most_at_end(place, own, shape[at])
+        return i >= shape[at] - count if place["end"] == "last" else i < count
     words = place["at"] or place["but"] or place["except"]
     axis = next((axis for axis in dims if re.search(rf"\b{re.escape(axis)}\b", words)), None)
     if axis is None:
@@ -158,6 +160,15 @@ def _is_at(
     i, numbers = index[dims.index(axis)], [*map(int, re.findall(r"\b\d+\b", words))]
     is_there = numbers[0] <= i <= numbers[-1] if ".." in words else i in numbers
     return is_there == bool(place["at"])
+
+
+def _most_at_end(place: re.Match[str], own: Diagnosis, size: int) -> int:
+    """How many of an axis of another size may be at an end: as large a share, or a tile's rest."""
+    count, tile = int(place["count"] or 1), own.tiles.get(place["along"], 0)
+    if count == 1:
+        return max(1, tile - 1)
+    share = ceil(count * size / int(place["size"]))
+    return max(count, share, tile - 1, (1 << count.bit_length()) - 1)
 
 
 def _without_places(own: Diagnosis) -> Diagnosis:

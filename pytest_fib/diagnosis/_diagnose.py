@@ -21,6 +21,7 @@ from pytest_fib.diagnosis._experiments import (
 from pytest_fib.diagnosis._hypotheses import InputHypothesis, hypothetical_outputs
 from pytest_fib.diagnosis._localize import (
     LAST,
+    ONLY_WHERE,
     PADDING,
     Location,
     at_index,
@@ -113,8 +114,7 @@ def explain(failure: Failure) -> Diagnosis:
     )
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
-    if found := _only_where(diagnosis, failure):
-        return found
+    diagnosis = _only_where(diagnosis, failure)
     if diagnosis.pattern in VAGUE_PATTERNS and (conditions := str(right_with(outputs, failure))):
         sentence = f"{diagnosis.sentence}{conditions}"
         return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
@@ -123,18 +123,18 @@ def explain(failure: Failure) -> Diagnosis:
     return diagnosis
 
 
-def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis | None:
-    """The diagnosis, with elements of an input that say where in place of a place; else None."""
+def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis:
+    """The diagnosis, with elements of an input that say where in place of a place, if any do."""
     output = next(each for each in failure.outputs if each.name == diagnosis.output)
     location = localize(output)
     places = [*([location.phrase] if location else []), how_many(output)]
     place = next((each for each in places if f" {each}" in diagnosis.sentence), None)
     is_only_wrong = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place)
     if output.count == output.total or not (is_only_wrong or place):
-        return None
+        return diagnosis
     words = only_where(output, failure, _elsewhere(output, failure))
-    if not words:
-        return None
+    if not (words if is_only_wrong else words.startswith(ONLY_WHERE)):
+        return diagnosis
     found = without_guess(diagnosis)
     if is_only_wrong:
         sentence = f"{output.name}: wrong {words}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.data import is_unnamed
+from pytest_fib.diagnosis._localize import ONLY_WHERE, WHEREVER
 from pytest_fib.workloads import once
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _some(name: str, side: _Side) -> Iterator[_Which]:
     first = others[0]
     if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
         yield _Which(
-            f"wherever {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
+            f"{WHEREVER} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
         )
 
 
@@ -129,17 +130,17 @@ def _is_part(at: torch.Tensor, wrong: torch.Tensor) -> bool:
 def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
     """What elements have in common: a number, a sign, a limit, or that they aren't finite."""
     if bool(those.isnan().all()):
-        yield _Which(f"only where {name} is NaN", torch.isnan, is_usual=True)
+        yield _Which(f"{ONLY_WHERE} {name} is NaN", torch.isnan, is_usual=True)
     elif bool((~those.isfinite()).any()):
         if bool((~those.isfinite()).all()):
-            words = f"only where {name} isn't finite"
+            words = f"{ONLY_WHERE} {name} isn't finite"
             yield _Which(words, lambda x: ~x.isfinite(), is_usual=True)
     elif bool((those == those[0]).all()):
         number = those[0]
-        words = f"only where {name} is {float(number):.9g}"
+        words = f"{ONLY_WHERE} {name} is {float(number):.9g}"
         yield _Which(words, lambda x: x == number, is_usual=float(number) in USUAL)
     elif bool((those < 0).all()):
-        yield _Which(f"only where {name} is below 0", lambda x: x < 0, is_usual=True)
+        yield _Which(f"{ONLY_WHERE} {name} is below 0", lambda x: x < 0, is_usual=True)
     elif not those.is_floating_point() and int(those.min()) >= LEAST_LIMIT:
         limit = 1 << floor(log2(int(those.min())))
-        yield _Which(f"only where {name} is {limit} or more", lambda x: x >= limit)
+        yield _Which(f"{ONLY_WHERE} {name} is {limit} or more", lambda x: x >= limit)

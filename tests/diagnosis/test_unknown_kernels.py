@@ -458,7 +458,7 @@ def test_what_explains_one_row_and_not_many_is_not_said(seed):
     assert "as if" not in found.diagnosis.sentence
     # Of the one row, which the message is about.
     assert found.diagnosis.element.startswith("y[0, ")
-    assert found.diagnosis.headline.endswith(f"; {found.diagnosis.element}")
+    assert re.search(r"( \(n=\d+\)|; y\[0, \d+\] got .*)$", found.diagnosis.headline)
 
 
 CAPPED = define(
@@ -743,9 +743,13 @@ def test_what_is_left_out_of_whole_tiles_too_is_no_rest_after_them(left_out, why
     def evaluate(workload):
         """With a size that looks like some tiles and a rest, where it is a larger one."""
         n = workload.axes["n"]
+        largest.append(n)
+        if n % 16 and n not in (left_out, max(largest)):
+            return None  # as if there were no time for three quarters
         axes = {"n": 256 + left_out} if n % 16 else {"n": n}
         return check(make_workload(SCALE, axes, workload.seed), explain=True)
 
+    largest = []
     small = make_workload(SCALE, {"n": left_out})
     assert "the rest after tiles of" in evaluate(small).diagnosis.sentence
     found = diagnose_failure(SCALE, small, check(small), evaluate, 1 << 20).diagnosis
@@ -763,10 +767,11 @@ def test_an_end_that_a_size_of_one_less_has_not_is_not_off_by_one(block, why):
     check = FunctionChecker(SCALE, run, "cpu")
 
     def evaluate(workload):
-        """With a size of 73 in place of the larger one, of 72 for one less, and 57 for others."""
+        """With a size of 73 in place of the larger one, and of 72 for one less."""
         largest.append(workload.axes["n"])
-        size = 73 - max(largest) + workload.axes["n"]
-        axes = {"n": size if size > 0 else 57}
+        axes = {"n": 73 - max(largest) + workload.axes["n"]}
+        if axes["n"] < 0:
+            return None  # as if there were no time for three quarters
         return check(make_workload(SCALE, axes, workload.seed), explain=True)
 
     largest = []
