@@ -72,6 +72,8 @@ WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
 HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
 #: What a place says of how much is wrong there.
 PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
+#: At how many indices of a dimension elements are wrong, in a sentence.
+COUNTED_ALONG = re.compile(r"at \d+ of \d+ along \w+(?! and\b|:)")
 #: The least share of a row that is wrong for the row to be named.
 SOME_OF_ROW = 0.4
 #: The share of wrong elements, over that of another output, below which these say little.
@@ -127,7 +129,12 @@ def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis:
     """The diagnosis, with elements of an input that say where in place of a place, if any do."""
     output = next(each for each in failure.outputs if each.name == diagnosis.output)
     location = localize(output)
-    places = [*([location.phrase] if location else []), how_many(output)]
+    counted_along = COUNTED_ALONG.search(diagnosis.sentence)
+    places = [
+        *([location.phrase] if location else []),
+        how_many(output),
+        *([counted_along[0]] if counted_along else []),
+    ]
     place = next((each for each in places if f" {each}" in diagnosis.sentence), None)
     is_only_wrong = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place)
     if output.count == output.total or not (is_only_wrong or place):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 #: log10 of how unlikely it must be that what is wrong is at such elements by chance, of one input.
 CHANCE = 3.0
-#: The least share of such elements that are wrong, and of others than those that are left out; the
-#: most of all elements that may be such ones; and how many must be left out.
+#: The least share of such elements that are wrong; and where these are more than ``MOST`` of all,
+#: or all but some; and how many must be left out.
 SOME, NEARLY_ALL, MOST, LEAST_LEFT_OUT = 0.25, 0.9, 0.5, 3
 #: log10 of how unlikely it is that one is right by chance where nearly all are wrong.
 RIGHT = 1.0
@@ -70,7 +70,9 @@ class _Side:
         others = [dim for dim in range(len(output.shape)) if dim not in dims]
         wrong = output.wrong.amax(dim=others) if others else output.wrong
         value = once(value).to(wrong.device)
-        return cls(value.double() if value.is_floating_point() else value.long(), wrong)
+        is_number = value.dtype is not torch.bool
+        whole = value.long() if is_number else value
+        return cls(value.double() if value.is_floating_point() else whole, wrong)
 
     def evidence(self, which: _Which) -> float | None:
         """log10 of how unlikely it is that just these are wrong by chance; None if others are."""
@@ -116,6 +118,8 @@ def _some(name: str, side: _Side) -> Iterator[_Which]:
     those, others = values[wrong], values[~wrong]
     yield from (each for each in _sorts(name, those) if _is_part(each.of(values), wrong))
     first = others[0]
+    if values.dtype is torch.bool:
+        return
     if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
         yield _Which(
             f"{WHEREVER} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
@@ -123,8 +127,9 @@ def _some(name: str, side: _Side) -> Iterator[_Which]:
 
 
 def _is_part(at: torch.Tensor, wrong: torch.Tensor) -> bool:
-    """Whether these are not most of all elements, and not only few of them are wrong."""
-    return int(at.sum()) <= min(MOST * at.numel(), int(wrong.sum()) / SOME)
+    """Whether not only few of these are wrong; of most of all elements, nearly all have to be."""
+    least = SOME if int(at.sum()) <= MOST * at.numel() else NEARLY_ALL
+    return int(wrong.sum()) >= least * int(at.sum())
 
 
 def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
@@ -137,7 +142,8 @@ def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
             yield _Which(words, lambda x: ~x.isfinite(), is_usual=True)
     elif bool((those == those[0]).all()):
         number = those[0]
-        words = f"{ONLY_WHERE} {name} is {float(number):.9g}"
+        shown = bool(number) if number.dtype is torch.bool else f"{float(number):.9g}"
+        words = f"{ONLY_WHERE} {name} is {shown}"
         yield _Which(words, lambda x: x == number, is_usual=float(number) in USUAL)
     elif bool((those < 0).all()):
         yield _Which(f"{ONLY_WHERE} {name} is below 0", lambda x: x < 0, is_usual=True)

@@ -3,7 +3,9 @@
 import pytest
 
 from pytest_fib.data import Diagnosis
-from pytest_fib.diagnosis import agreed
+from pytest_fib.diagnosis import agreed, as_at_other_sizes, claims_more
+from pytest_fib.workloads import make_workload
+from tests.diagnosis.test_unknown_kernels import define
 
 
 def said(words, pattern, output="y", place="", **more):
@@ -139,3 +141,68 @@ def test_a_factor_has_a_name_only_if_others_give_it_that():
     words = "y: every element is 0.2 x expected, 0.4 x with other inputs"
     assert agreed(named, [bare, bare, bare]).sentence == words
     assert agreed(named, [named, bare]).sentence == named.sentence
+
+
+ROWS = define({"x": "float32[n, d]"}, {"y": "float32[n, d]"}, "return x * 2", axes={"d": 8})
+
+
+def elsewhere(words, pattern, *at):
+    """What a workload of 30 rows shows, with the indices of some wrong elements."""
+    lines = [f"  y[{n}, {d}] got 1, expected 2" for n, d in at]
+    shown_by = make_workload(ROWS, {"n": 30})
+    found = said(words, pattern, details=tuple(lines), shown_by=shown_by)
+    return found.model_copy(update={"element": lines[0].strip()})
+
+
+def said_of_rows(words, pattern="rows", **more):
+    return said(words, pattern, place="rows" if pattern == "rows" else "", **more)
+
+
+LAST = said_of_rows("zeros at the last of 40 along n (off by one?)", "zeros")
+REST = said_of_rows(
+    "zeros at the last 8 of 40 along n (the rest after tiles of 16?)", "zeros", tiles={"n": 16}
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "sentence"),
+    [
+        (LAST, [elsewhere("zeros at n 29", "zeros", (29, 0))], LAST.sentence),
+        (LAST, [elsewhere("zeros at n 7", "zeros", (7, 0))], "y: zeros at 1 of 40 along n"),
+        (REST, [elsewhere("zeros at n 16..29", "zeros", (16, 0), (29, 7))], REST.sentence),
+        (REST, [elsewhere("zeros at n 3..29", "zeros", (3, 0))], "y: zeros at 8 of 40 along n"),
+        (said_of_rows("wrong at the first 10 of 40 along n"),
+         [elsewhere("wrong at n 8", "rows", (8, 0))], "y: wrong at the first 10 of 40 along n"),
+        (said_of_rows("wrong at n 3, 5"), [elsewhere("wrong at n 3", "rows", (3, 0), (5, 1))],
+         "y: wrong at n 3, 5"),
+        (said_of_rows("wrong at n 3, 5"), [elsewhere("wrong at n 3", "rows", (3, 0), (6, 1))],
+         "y: wrong"),
+        (said_of_rows("wrong everywhere but at d 6", "everywhere"),
+         [elsewhere("wrong", "scattered", (3, 6))], "y: wrong"),
+        (said_of_rows("NaN everywhere but at d 6, where numbers are expected", "nan"),
+         [elsewhere("NaN", "nan", (3, 6))], "y: NaN nearly everywhere, where numbers are expected"),
+        (said_of_rows("zeros at n 3 and at d 1", "zeros"),
+         [elsewhere("zeros", "zeros", (4, 1))], "y: zeros"),
+        (said_of_rows("zeros in the very last element", "zeros"),
+         [elsewhere("zeros", "zeros", (29, 6))], "y: zeros in one element"),
+        (said_of_rows("zeros in the very last element", "zeros"),
+         [elsewhere("zeros", "zeros", (29, 7))], "y: zeros in the very last element"),
+        (said("every element is 0.5 x expected (which is 1 / n)", "one factor"),
+         [said("every element is 0.5 x expected", "one factor")],
+         "y: every element is 0.5 x expected"),
+        (said("every element is 0.5 x expected", "one factor"),
+         [said("every element is 0.25 x expected", "one factor")],
+         "y: every element is 0.5 x expected, 0.25 x with other inputs"),
+        (said("as if x repeated its first entry along n", "misread input"),
+         [elsewhere("wrong", "scattered", (29, 7))], "y: wrong"),
+    ],
+)  # fmt: skip
+def test_what_is_not_so_at_other_sizes_is_not_said(own, others, sentence):
+    assert claims_more(own)
+    assert as_at_other_sizes(own, others, ROWS).sentence == sentence
+
+
+def test_another_output_says_nothing_of_a_place():
+    other = elsewhere("zeros at n 7", "zeros", (7, 0)).model_copy(update={"output": "z"})
+    assert as_at_other_sizes(LAST, [other], ROWS).sentence == LAST.sentence
+    assert not claims_more(MANY)
