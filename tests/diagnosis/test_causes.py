@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_fib.data import Definition
-from pytest_fib.engine import Judge
+from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
 from pytest_fib.workloads import make_inputs, make_workload
 from tests.diagnosis.test_unknown_kernels import (
     SCALE,
@@ -449,7 +449,7 @@ def test_counts_are_named_with_what_they_are_multiplied_by(judge):
         axes={"d": 8},
         rules={"counts": {"kind": "integers", "min": 0, "max": 900}},
     )
-    wrong = "return x.sin() - rate[:, None] * counts.clamp(max=255) - base[:, None] * (counts > 0)"
+    wrong = "return x.sin() - rate[:, None] * (counts + counts % 2) - base[:, None] * (counts > 0)"
     found = diagnosis(judge, penalties, wrong, n=40)
     assert "in what depends on counts and rate" in found.sentence
 
@@ -549,3 +549,121 @@ def test_a_row_in_the_middle_of_others_is_no_place(judge):
         wrong = f"y = x * 1.0\n    y[{row}] *= torch.nan\n    return y"
         found = diagnosis(judge, summed, wrong, n=n).sentence
         assert (f"at n {row}" in found) is is_named, found
+
+
+def test_an_output_that_is_wrong_in_the_workload_that_fails_is_wrong_too():
+    """Of many rows both are; of the smallest workload's one row, which is shown, as well."""
+    both = define(
+        {"x": "float32[n, d]"},
+        {"a": "float32[n, d]", "b": "float16[n, d]"},
+        "return x * 3, (x * 3).half()",
+    )
+
+    def wrong(x):
+        y = x * 3 + (x > 1) * (len(x) < 3)
+        return x * 3 + (x > 1), y.half()
+
+    found = found_of(both, wrong, {"n": 1})
+    assert {found.output, *found.also} == {"a", "b"}
+    assert not found.elsewhere
+
+
+def test_outputs_that_were_wrong_before_are_named():
+    both = define(
+        {"x": "float32[n, d]"}, {"a": "float32[n, d]", "b": "float32[n, d]"}, "return x, -x"
+    )
+    check = FunctionChecker(both, lambda x: (x + (x > 1), -x), "cpu")
+    small = make_workload(both, {"n": 1})
+    found = diagnose_failure(
+        both, small, check(small), lambda w: check(w, explain=True), 1 << 16, wrong={"b"}
+    ).diagnosis
+    assert (found.output, found.also, found.elsewhere) == ("a", (), ("b",))
+
+
+def test_a_divisor_is_not_named_beside_what_it_divides(judge):
+    """Divided by 0, all is infinite whatever else there is."""
+    normalised = define(
+        {"x": "float32[n, d]", "mean": "float32[d]", "std": "float32[d]"},
+        {"y": "float32[n, d]"},
+        "return (x.flip(1) + x.abs().sqrt() - mean) / std",
+        axes={"d": 8},
+        rules={"std": {"kind": "uniform", "min": 0.25, "max": 0.5}},
+    )
+    wrong = "return (x + x.abs().sqrt() - mean) / std"
+    found = diagnosis(judge, normalised, wrong, n=40)
+    assert "std" not in found.sentence
+
+
+def test_errors_of_rounding_beside_a_row_that_is_wrong_are_not_small_errors(judge):
+    means = define(
+        {"x": "float32[n, d]", "w": "float32[d]"},
+        {"y": "bfloat16[n, d]"},
+        "return (x.sin() * w).bfloat16()",
+        axes={"d": 40},
+    )
+    wrong = "y = x.sin() * w\n    y[-1] += y[-1] * x[-1].sign() * 0.06\n    return y.bfloat16()"
+    found = diagnosis(judge, means, wrong, n=29)
+    assert "row's scale" not in found.sentence
+
+
+def test_what_an_input_holds_all_over_is_no_number_of_the_kernel(judge):
+    """A place of a cache that isn't written may hold the least number all over."""
+    cached = define(
+        {"cache": "int8[m, d]", "x": "float32[n, d]"},
+        {"new": "int8[m, d]"},
+        "new = cache.clone()\n    new[:n] = x.mul(99).clamp(-128, 127).to(torch.int8)\n"
+        "    return new",
+        axes={"m": 64, "d": 8},
+        rules={"cache": {"kind": "integers", "min": -128, "max": -128}},
+    )
+    reference = cached.reference.replace("    new = ", "    n = len(x)\n    new = ")
+    workloads = cached.model_dump(mode="json")["workloads"] | {"axes": {"n": {"max": 60}}}
+    cached = Definition.model_validate(
+        {**cached.model_dump(mode="json"), "reference": reference, "workloads": workloads}
+    )
+    wrong = "n = len(x)\n    new = cache.clone()\n"
+    wrong += "    new[1:n] = x[1:].mul(99).clamp(-128, 127).to(torch.int8)\n    return new"
+    found = diagnosis(judge, cached, wrong, n=20)
+    assert "the same value" not in found.sentence
+
+
+def test_an_output_of_which_far_less_is_wrong_does_not_say_what_is(judge):
+    """Zeros of a gradient follow from how values are rounded, at few elements."""
+    ties = define(
+        {"x": "float32[n, d]"},
+        {"dx": "float32[n, d]", "q": "int8[n, d]"},
+        "q = (x * 4).floor()\n    return torch.where(q < 6, x.cos() + 2, 9.0), q.to(torch.int8)",
+        axes={"d": 64},
+    )
+    wrong = "q = (x * 4).floor()\n    dx = torch.where(q < 6, x.cos() + 2, 9.0)\n"
+    wrong += "    q = q + (x > 0.5)\n    dx = torch.where(x > 2.5, 0.0, dx)\n"
+    found = diagnosis(judge, ties, f"{wrong}    return dx, q.to(torch.int8)", n=60)
+    assert (found.output, found.also) == ("q", ("dx",))
+
+
+def test_sizes_between_wrong_ones_are_not_named():
+    """Where both sides of an image are scaled by the same, one scale for both is right."""
+
+    def wrong(x):
+        return x * 3 if len(x) == 5 else x.sin()
+
+    found = found_of(SCALE, wrong, {"n": 2})
+    assert "right at" not in found.sentence
+
+
+def test_an_index_that_inputs_pick_is_not_off_by_one():
+    sums = define(
+        {"x": "float32[n, d]", "at": "int64[n]"},
+        {"y": "float32[rows, d]"},
+        "return torch.zeros(40, x.shape[1]).index_add(0, at, x)",
+        axes={"rows": 40},
+        rules={"at": {"kind": "indices", "below": "rows", "unique": False}},
+    )
+
+    def wrong(x, at):
+        y = torch.zeros(40, x.shape[1]).index_add(0, at, x)
+        y[int(at.max())] = 0
+        return y
+
+    found = found_of(sums, wrong, {"n": 300})
+    assert "off by one" not in found.sentence
