@@ -117,23 +117,26 @@ def _structure(described: Described) -> InputRule | None:
 def _distinct(described: Described) -> InputRule | None:
     """Indices that are distinct in each row, where rows have all that there are, or are said so.
 
-    Of a range from 0 on that rows fit into for sure: it has as many numbers, or more.
+    Of a range from 0 on that rows fit into for sure: it has as many numbers, or more; or sizes
+    bound it, which then are such.
     """
     said, shape = described.said, described.spec.shape
-    if not shape or not described.is_whole or said.sentinels or said.is_sorted:
+    if not shape or not described.is_whole or said.is_sorted:
         return None
     size = described.sizes.get(shape[-1], shape[-1])
     named = (said.rows_have_all or "").lower().removesuffix("s")
     is_last = said.least == 0 and said.most is not None and more(said.most, 1) == shape[-1]
     are_all = said.rows_have_all is not None and (is_last or (named != "" and named in shape[-1]))
-    if len(shape) > 1 and are_all:
+    if len(shape) > 1 and are_all and not said.sentinels:
         return kinds.Indices(below=shape[-1])
     if said.are_distinct is not True or said.least != 0 or said.most is None:
         return None
     below = more(said.most, 1)
     known = described.sizes.get(str(below), below)
     is_enough = isinstance(size, int) and not isinstance(known, str) and size <= known
-    return kinds.Indices(below=below) if size == known or is_enough else None
+    is_enough |= size == known or (isinstance(below, str) and below not in described.sizes)
+    sentinels = list(said.sentinels) or None
+    return kinds.Indices(below=below, sentinels=sentinels) if is_enough else None
 
 
 def _in_order(described: Described, low: Bound, high: Bound | None) -> InputRule:

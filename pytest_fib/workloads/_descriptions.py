@@ -405,7 +405,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
             is_fine = since["unit"] is not None and since["unit"].lower() != "milli"
             ends = _Ends(time, time + TIMES * (time // _IN_2023 if is_fine else 1))
     bits = _BITS.search(description)
-    sentinel = _match(_SENTINEL, description)
+    sentinel = next(_matches(_SENTINEL, description, alone=False, ends=".,;:("), None)
     special = {value for value, form in _SPECIAL.items() if _match(form, description)}
     if _match(_INFINITIES, description):
         special |= {inf, -inf}

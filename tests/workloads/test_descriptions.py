@@ -132,6 +132,11 @@ def test_a_description_may_say_what_floating_numbers_there_are(description, rule
         ("which[n]:i32", "0 to 20", "integers, min 0, max 20"),
         ("which[n]:i32", "Bytes of each field, 1 to 20.", "integers, min 1, max 20"),
         ("which[n]:i32", "0 to 19, or -1 for none.", "positions, sentinels [-1], below 20"),
+        (
+            "which[n]:i32",
+            "Without a gradient, 0 to 19, or -1 for none",
+            "positions, sentinels [-1], below 20",
+        ),
         ("which[n]:i32", "In [0, classes).", "integers, min 0, max classes - 1"),
         ("which[n]:i32", "Ids below n.", "integers, min 0, max n - 1"),
         ("which[n]:i32", "Never more than 512", "integers, min 0, max 512"),
@@ -719,6 +724,12 @@ def test_rows_of_a_matrix_may_be_permutations(description, rule):
         ("[n,classes]:i32", "All distinct, 0 to 40", "indices, below 41"),
         ("[n,rows]:i32", "All distinct, 0 to 40", "integers, min 0, max 40"),
         ("[n]:i32", "1 to n * rows", "integers, min 1, max n * rows"),
+        ("[n]:i32", "0 to n * rows - 1, all distinct", "indices, below n * rows"),
+        (
+            "[n]:i32",
+            "Row times 9: 0 to n * 9 - 1, all distinct; -1 for none",
+            "indices, sentinels [-1], below n * 9",
+        ),
     ],
 )
 def test_distinct_numbers_of_which_the_reference_says_nothing(spec, description, rule):
