@@ -66,6 +66,8 @@ OF_THESE_INPUTS = (
 )  # fmt: skip
 #: Patterns of what was in memory, which may be elsewhere with other inputs.
 OF_MEMORY = ("unwritten", "stale")
+#: Patterns of what a scalar may bound, so that only without it numbers overflow.
+NOT_FINITE = ("infinity", "nan")
 #: What a place says of what is expected there.
 WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
 #: Patterns of values that those may hold as well that are right.
@@ -120,7 +122,8 @@ def explain(failure: Failure) -> Diagnosis:
     if diagnosis.pattern in VAGUE_PATTERNS and (conditions := str(right_with(outputs, failure))):
         sentence = f"{diagnosis.sentence}{conditions}"
         return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
-    if diagnosis.pattern not in VAGUE_PATTERNS and (circumstance := only_with(outputs, failure)):
+    is_of_values = diagnosis.pattern not in (*VAGUE_PATTERNS, *NOT_FINITE)
+    if is_of_values and (circumstance := only_with(outputs, failure)):
         return qualified(diagnosis, circumstance)
     return diagnosis
 

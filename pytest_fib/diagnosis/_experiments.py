@@ -447,8 +447,8 @@ def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:
         tried = (0, 1) if tensor.numel() == 1 or tensor.dtype is torch.bool else (0,)
         numbers = [each for each in tried if not _is_beyond(each, rule)]
         is_whole = not tensor.is_floating_point() and tensor.dtype is not torch.bool
-        if is_whole:  # as counts are; of a setting, also one for each row, 0 may be another one
-            numbers = [0] if tensor.dim() > 1 and _may_be_0(rule) else []
+        if is_whole:  # as counts are, and zero points; of a scalar setting, 0 may be another one
+            numbers = [0] if tensor.dim() and _may_be_0(rule) else []
         for number in numbers:
             if isinstance(value, torch.Tensor):
                 yield name, number, torch.full_like(once(value).float(), number).to(value.dtype)

@@ -462,7 +462,10 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
     if count == 1:
         return _Indices(role, at_index(axis, first), part, log_size)
     if first == 0:
-        return _Indices(role, f"{ENDS[0]}{count} of {size} along {axis}", part, log_size)
+        # No kernel ends just anywhere; inputs do.
+        is_usual = count % TILE_SIZES[0] == 0 or count >= NEARLY_WHOLE * size
+        words = f"{ENDS[0]}{count}" if is_usual else f"at {count}"
+        return _Indices(role, f"{words} of {size} along {axis}", part, log_size)
     return _Indices(role, f"at {axis} {first}..{first + count - 1}", part, 2 * log_size)
 
 

@@ -439,7 +439,19 @@ class _Tried:
             for name in (names if planned.following(part) else ())
             if name != right.regime.get(part, names[0])
         ]
-        return all(self._passes(right, by, regime) for by, regime in enumerate(regimes, 1))
+        # Where those beside it aren't right, it may be for being odd, say.
+        beside = [] if _has_whole_tiles(right) else self._of_one_less(right)
+        is_right = all(self._passes(right, by, regime) for by, regime in enumerate(regimes, 1))
+        return is_right and all(self._passes(each) is not False for each in beside)
+
+    def _of_one_less(self, workload: Workload) -> list[Workload]:
+        """The same with an axis that is shorter by one, for each that may be."""
+        sizes = [{**workload.axes, axis: n - 1} for axis, n in workload.axes.items() if n > 1]
+        return [
+            make_workload(self.definition, axes, workload.seed, workload.regime)
+            for axes in sizes
+            if in_domain(self.definition, axes)
+        ]
 
 
 def _are_agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> bool:
@@ -608,6 +620,7 @@ def _with_tiles(
         axis: tile
         for axis, tile in diagnosis.tiles.items()
         if definition.const_axes.get(axis, 0) // tile * tile not in parts
+        and _is_only_tile(tile, definition.const_axes.get(axis, 0))
     }
     if tiles != diagnosis.tiles:
         diagnosis = with_guessed_tiles(diagnosis, tiles)
@@ -663,6 +676,12 @@ def _passes_at(
         return None
     outcome = evaluate(make_workload(definition, axes, workload.seed, workload.regime))
     return None if outcome is None else outcome.status is EvaluationStatus.PASSED
+
+
+def _is_only_tile(tile: int, size: int) -> bool:
+    """Whether no other tile leaves the same rest of a size, of which no other can be tried."""
+    rest = size % tile
+    return not rest or [each for each in TILE_SIZES if size % each == rest] == [tile]
 
 
 def _parts(definition: Definition) -> set[int]:

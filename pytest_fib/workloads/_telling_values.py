@@ -59,8 +59,10 @@ KEY_TURNS, FEW_KEYS = 4, 3
 #: The largest number of an implementation's source that floating tensors have: others stand for
 #: infinity, or are sizes, of whose exponentials differences are lost.
 MOST_NEAR = 8
-#: Of so many workloads, one has uniform numbers of which some are the least there is.
-LEAST_TURNS = 3
+#: Of so many workloads, one has numbers from 0 on of which some are 0, as ``torch.rand`` gives.
+ZERO_OF_RANGE_TURNS = 3
+#: How far apart the ends are of numbers among which normal ones are searched.
+NORMAL_SPREAD = 6.0
 #: The turn in which all integers are 1.
 ONES_TURN = 10
 #: Of so many workloads, one has integers that each are the place before their own; which one.
@@ -115,9 +117,32 @@ def put_telling_values(
         _put_picked_first(tensor, name, context, before)
     else:
         _put_agreeing(tensor, name, context, before)
+    _make_boundaries(name, tensor, context)
     _put_limits(name, tensor, context, before)
     _put_near(name, tensor, context)
     _put_special(name, tensor, context, before)
+
+
+def _make_boundaries(name: str, tensor: torch.Tensor, context: FillContext) -> None:
+    """Make numbers among which others are searched ones that these may equal, in half of workloads.
+
+    That are of no more bits than those have; and, where any may be, as large as normal numbers are.
+    """
+    rule, uses = context.rules[name], context.uses
+    if not isinstance(rule, kinds.Sorted) or name not in uses.searched or not tensor.numel():
+        return
+    if not tensor.is_floating_point():
+        return
+    if rule.unique and rule.max is None and context.turn % 4 < 2:
+        middle = tensor.select(-1, tensor.shape[-1] // 2)[..., None].clone()
+        spread = (tensor[..., -1:] - tensor[..., :1]).clamp_min(1.0) / NORMAL_SPREAD
+        tensor.copy_((tensor - middle) / spread)
+    dtypes = [context.definition.inputs[other].dtype for other in uses.compared.get(name, ())]
+    narrow = [each for each in dtypes if 8 < each.itemsize_bits < 8 * tensor.element_size()]
+    if narrow and context.turn % 2:
+        rounded = tensor.to(getattr(torch, narrow[0].value)).to(tensor.dtype)
+        if not rule.unique or bool((rounded.diff(dim=-1) > 0).all()):
+            tensor.copy_(torch.where(rounded.isfinite(), rounded, tensor))
 
 
 def _put_limits(
@@ -131,8 +156,8 @@ def _put_limits(
     Integers are clamped to a number now and then, so that it is their greatest or their least, or
     some are what they are compared with.
     Of floating numbers some become such numbers, or elements of another input that has the same
-    axes, or else any of it; and, of a range, its least now and then. Of zeros that are sorted, half
-    are -0, which is none less than 0.
+    axes, or else any of it; and, of a range from 0 on, 0 now and then. Of zeros that are sorted,
+    half are -0, which is none less than 0.
     """
     rule, uses = context.rules[name], context.uses
     numbers = sorted(uses.limits.get(name, ()))
@@ -153,8 +178,8 @@ def _put_limits(
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
         near = [each for number in numbers for each in _near(number, tensor.dtype)]
-        if isinstance(rule, kinds.Uniform) and context.turn % LEAST_TURNS == 1:
-            near.append(context.number(rule.min))
+        if isinstance(rule, kinds.Uniform) and rule.min == 0 and not rule.ends:
+            near += [0.0] * (context.turn % ZERO_OF_RANGE_TURNS == 1)
         sources: list[Source] = [*near, *((other, before[other]) for other in others)]
         _put(tensor, sources, name, context)
         steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]

@@ -69,10 +69,10 @@ def _negative(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) 
     sigmoids are below an epsilon of 1e-6, but not 0.
     """
     tensor.normal_(generator=generator).abs_().neg_()
-    tensor.sub_(_for_half(tensor, generator, 1 + FAR_BELOW) - 1)
     tensor.mul_(_for_half(tensor, generator, limits.max**0.25))
     if limits.dtype == "float16":
         tensor.mul_(_for_half(tensor, generator, limits.max**0.75 / 4)).clamp_(min=-limits.max)
+    tensor.sub_(_for_half(tensor, generator, 1 + FAR_BELOW) - 1).clamp_(min=-limits.max)
 
 
 def _positive(tensor: torch.Tensor, generator: torch.Generator, limits: Limits) -> None:

@@ -667,3 +667,48 @@ def test_an_index_that_inputs_pick_is_not_off_by_one():
 
     found = found_of(sums, wrong, {"n": 300})
     assert "off by one" not in found.sentence
+
+
+def test_no_scalar_is_named_that_bounds_what_overflows(judge):
+    """Without a cap scores are so far below 0 that nothing is left of their exponentials."""
+    capped = define(
+        {"x": "float32[n, d]", "cap": "float32"},
+        {"y": "float32[n, d]"},
+        "s = x * 200 if cap == 0 else cap * torch.tanh(x * 200 / cap)\n    return s.softmax(1)",
+        axes={"d": 2},
+        rules={"cap": {"kind": "uniform", "min": 0, "max": 30, "ends": True}},
+    )
+    wrong = "s = x * 200 if cap == 0 else cap * torch.tanh(x * 200 / cap)\n"
+    wrong += "    e = (s - s.amax(1, keepdim=True).clamp(min=0)).exp()\n"
+    wrong += "    return e / e.sum(1, keepdim=True)"
+    found = [
+        diagnosis(judge, capped, wrong, seed=seed).sentence
+        for seed in range(24)
+        if make_workload(capped, {"n": 200}, seed).inputs["cap"].value == 0
+    ]
+    assert found
+    assert all(each.startswith("y: NaN") and "cap" not in each for each in found)
+
+
+def test_zero_points_of_rows_are_named(judge):
+    product = define(
+        {"a": "int8[n, d]", "zero": "int32[n]", "b": "float32[d]"},
+        {"y": "float32[n]"},
+        "return ((a.float() - zero[:, None]) @ b)",
+        axes={"d": 24},
+        rules={
+            "a": {"kind": "integers", "min": -128, "max": 127},
+            "zero": {"kind": "integers", "min": -100, "max": 100},
+        },
+    )
+    wrong = "return (a.int() - zero[:, None]).clamp(-128, 127).float() @ b"
+    found = diagnosis(judge, product, wrong, n=40)
+    assert "zero" in found.sentence
+
+
+def test_a_size_that_is_right_for_being_odd_is_not_named():
+    def wrong(x):
+        return x * 3 if len(x) % 2 else x.sin()
+
+    found = found_of(SCALE, wrong, {"n": 2})
+    assert "right at" not in found.sentence

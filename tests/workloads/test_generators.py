@@ -1040,6 +1040,22 @@ def test_integers_that_are_held_against_others_are_now_and_then_those_or_beside(
     assert min(edges.values()) >= (2 if what == "lengths" else TURNS // 8)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_numbers_are_boundaries_now_and_then_among_which_they_are_searched(dtype):
+    """Float16 holds few float32 numbers, so that these are rounded to it now and then."""
+    inputs = {"x": (["n", "k"], dtype), "edges": (["m"], "float32")}
+    body = "import torch\ndef run(x, edges):\n    inside = x >= edges[0]\n"
+    body += "    return torch.bucketize(x.float(), edges) * inside"
+    equal = below = 0
+    for made in _held(body, inputs, {"edges": {"kind": "sorted", "unique": True}}):
+        x, edges = made["x"].double(), made["edges"].double()
+        assert (edges.diff() > 0).all()
+        equal += bool((x[..., None] == edges).any())
+        below += bool((edges < 0).any())
+    assert equal >= TURNS // 4
+    assert TURNS // 4 <= below <= 3 * TURNS // 4
+
+
 @pytest.mark.parametrize("result", ["(u * x).sum(1)", "(x / u).sum(1)"])
 def test_some_uniform_numbers_are_the_least_now_and_then(result):
     """As ``torch.rand`` gives 0 now and then, unless something is divided by it."""
