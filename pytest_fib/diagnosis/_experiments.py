@@ -259,7 +259,7 @@ def _is_hidden(
     if side is not None and not any(bool(each.isfinite().any()) for each in side):
         own = context.inputs[other]
         is_float = isinstance(own, float) or (
-            isinstance(own, torch.Tensor) and own.dtype in PRECISION
+            isinstance(own, torch.Tensor) and own.is_floating_point() and own.element_size() > 1
         )
         twice = _of_reference({**changed, other: 2 * own}, outputs, context) if is_float else None
         side = twice or side

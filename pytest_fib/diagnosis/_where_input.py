@@ -142,7 +142,7 @@ def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
             yield _Which(words, lambda x: ~x.isfinite(), is_usual=True)
     elif bool((those == those[0]).all()):
         number = those[0]
-        shown = bool(number) if number.dtype is torch.bool else f"{float(number):.9g}"
+        shown = f"{float(number):.9g}" if number.is_floating_point() else number.item()
         words = f"{ONLY_WHERE} {name} is {shown}"
         yield _Which(words, lambda x: x == number, is_usual=float(number) in USUAL)
     elif bool((those < 0).all()):

@@ -288,7 +288,8 @@ _NO_MEANING = re.compile(
 _NOTHING = r"(?:ignored?|missing|invalid|unused|padding)"
 _OTHER_SENTINEL = re.compile(
     rf"{_BEGIN}(?:or )?(?P<sentinel>\d{{2,}}|[A-Za-z_]\w*) "
-    rf"(?:is {_NOTHING}|(?:where|for|if|marks|means) (?:(?:it|they|there|(?:the|a) \w+) (?:is|are) )?"
+    rf"(?:is {_NOTHING}|(?:where|for|if|marks|means) "
+    r"(?:(?:it|they|there|(?:the|a) \w+) (?:is|are) )?"
     rf"(?:{_NOTHING}|none|no|nothing|padded))\b"
     rf"|\bpadded with (?P<pad>\d{{2,}}|[A-Za-z_]\w*)\b",
     re.I,

@@ -1451,6 +1451,7 @@ def test_tokens_may_be_the_padding_that_has_a_bin_of_its_own():
         ("", "vocab + 1"),
         ("0 to vocab", "vocab + 1"),
         ("0 to vocab - 1, vocab where padded", "vocab + 1"),
+        ("0 to vocab - 1, or vocab where the row is padded", "vocab + 1"),
         ("0 to vocab - 1", "vocab"),
     ],
 )
