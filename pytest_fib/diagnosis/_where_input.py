@@ -113,7 +113,7 @@ def only_where(
 def _some(name: str, side: _Side) -> Iterator[_Which]:
     """Sorts of elements that all wrong ones are of, or none; the others are right, most likely."""
     values, wrong = side.values, side.wrong
-    if not bool(wrong.any()) or bool(wrong.all()):
+    if not bool(wrong.any()) or bool(wrong.all()) or _are_two(values):
         return
     those, others = values[wrong], values[~wrong]
     yield from (each for each in _sorts(name, those) if _is_part(each.of(values), wrong))
@@ -124,6 +124,15 @@ def _some(name: str, side: _Side) -> Iterator[_Which]:
         yield _Which(
             f"{WHEREVER} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
         )
+
+
+def _are_two(values: torch.Tensor) -> bool:
+    """Whether there are two numbers alone, and no flags: either may be what matters, or not."""
+    if values.dtype is torch.bool or not bool(values.isfinite().all()):
+        return False
+    least, most = values.amin(), values.amax()
+    are_flags = (float(least), float(most)) == (0.0, 1.0)
+    return not are_flags and bool(((values == least) | (values == most)).all())
 
 
 def _is_part(at: torch.Tensor, wrong: torch.Tensor) -> bool:

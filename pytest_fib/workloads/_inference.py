@@ -552,12 +552,12 @@ def _picked(subject: Subject) -> InputRule | None:
     if axis is None:
         return None
     sentinels = _sentinels_beyond(axis, subject)
-    more = subject.uses.spare.get(subject.name)
-    below = axis if more is None else f"{axis} + {more}"
+    spare = subject.uses.spare.get(subject.name)
+    below = axis if spare is None else f"{axis} + {spare}"
     of, behind = subject.uses.behind.get(subject.name, (None, 0))
     below = below if of != axis else f"{below} - {behind}"
     if subject.spec.is_scalar:
-        return kinds.Integers(min=min([0, *(sentinels or ())]), max=f"{below} - 1", ends=True)
+        return kinds.Integers(min=min([0, *(sentinels or ())]), max=more(below, -1), ends=True)
     if _may_be_beyond(axis, subject):
         return kinds.Positions(below=f"2 * {axis}", sentinels=sentinels)
     return kinds.Indices(below=below, unique=_must_differ(subject, below), sentinels=sentinels)
@@ -924,7 +924,7 @@ def _compared(subject: Subject) -> InputRule | None:
         if isinstance(rule, kinds.Indices | kinds.Positions):
             subject.doubts.append(f"as {other}")
             least = -1 if subject.name in subject.uses.equated else 0  # as many are taken, or none
-            return kinds.Integers(min=least, max=f"{rule.below} - 1", ends=True)
+            return kinds.Integers(min=least, max=more(rule.below, -1), ends=True)
     return None
 
 

@@ -97,6 +97,19 @@ def test_not_all_that_is_wrong_is_at_such_elements(judge):
     assert "limit" not in diagnosis(judge, KERNEL, wrong, n=40).sentence
 
 
+def test_of_two_numbers_neither_says_where(judge):
+    """Of a single adapter, its tokens have 0 and others -1: it may be the adapter that matters."""
+    of_one = define(
+        {"x": "float32[n, d]", "adapter": "int32[n]"},
+        {"y": "float32[n, d]"},
+        "return x.sin() + 2.0 * (adapter >= 0)[:, None]",
+        axes={"d": 8},
+        rules={"adapter": {"kind": "one_of", "values": [0, -1]}},
+    )
+    wrong = "return x.sin() + (2.0 + x) * (adapter >= 0)[:, None]"
+    assert "adapter is" not in diagnosis(judge, of_one, wrong, n=40).sentence
+
+
 def test_numbers_of_few_rows_are_no_evidence():
     from pytest_fib.diagnosis import CallContext, Failure, WrongOutput, explain
 
