@@ -40,6 +40,8 @@ PLACE = re.compile(
     r"|(?P<except>, except at (?:index \d+ along \w+|\w+ \d+))"
     r"|(?P<at> at (?!every)[a-z]\w* \d+(?:\.\.\d+)?(?:, \d+)*(?: along \w+)?)"
 )
+#: A limit that all of an end is past.
+PAST = re.compile(r", all past \d+")
 #: The value that is expected wherever elements are wrong.
 WHERE = re.compile(r"\bwhere (\S+) is expected$")
 #: Which way bools are wrong.
@@ -114,6 +116,8 @@ def as_at_other_sizes(
         (index, shape) for each in others for index, shape in _elements(own, each, definition)
     ]
     dims = _dims(own, definition)
+    if PAST.search(own.sentence) and elements and not any(PAST.search(o.sentence) for o in others):
+        own = own.model_copy(update={"sentence": PAST.sub("", own.sentence)})
     held = all(_is_at(place, own, dims, *each) for place in places for each in elements)
     return own if held else _without_places(own)
 
@@ -173,8 +177,6 @@ def _most_at_end(place: re.Match[str], own: Diagnosis, size: int) -> int:
 
 def _without_places(own: Diagnosis) -> Diagnosis:
     """The diagnosis with how much in place of an end, and without other places."""
-    if _is_only_wrong(own):
-        return only_wrong(own)
 
     def words(place: re.Match[str]) -> str:
         if place["end"]:
@@ -185,7 +187,12 @@ def _without_places(own: Diagnosis) -> Diagnosis:
 
     sentence = PLACE.sub(words, without_guess(own).sentence)
     sentence = re.sub(r" and(?= and\b|,|$| \()", "", sentence)
-    return own.model_copy(update={"sentence": sentence, "tiles": {}})
+    if not _is_only_wrong(own):
+        return own.model_copy(update={"sentence": sentence, "tiles": {}})
+    is_counted = re.search(r" at \d+ of \d+| in one element| nearly everywhere", sentence)
+    return (
+        only_wrong(own).model_copy(update={"sentence": sentence}) if is_counted else only_wrong(own)
+    )
 
 
 def says_the_same(own: Diagnosis, other: Diagnosis) -> bool:

@@ -21,7 +21,6 @@ from pytest_fib.diagnosis._experiments import (
 from pytest_fib.diagnosis._hypotheses import InputHypothesis, hypothetical_outputs
 from pytest_fib.diagnosis._localize import (
     LAST,
-    ONLY_WHERE,
     PADDING,
     Location,
     at_index,
@@ -76,6 +75,8 @@ HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
 PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
 #: At how many indices of a dimension elements are wrong, in a sentence.
 COUNTED_ALONG = re.compile(r"at \d+ of \d+ along \w+(?! and\b|:)")
+#: Of how many of all elements it says something.
+OF_ALL = re.compile(r"(?<!\(wrong )\bat (\d+ of \d+ elements)")
 #: The least share of a row that is wrong for the row to be named.
 SOME_OF_ROW = 0.4
 #: The share of wrong elements, over that of another output, below which these say little.
@@ -143,7 +144,7 @@ def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis:
     if output.count == output.total or not (is_only_wrong or place):
         return diagnosis
     words = only_where(output, failure, _elsewhere(output, failure))
-    if not (words if is_only_wrong else words.startswith(ONLY_WHERE)):
+    if not words or (re.search(r" isn't [-\d]", words) and not is_only_wrong):
         return diagnosis
     found = without_guess(diagnosis)
     if is_only_wrong:
@@ -299,6 +300,8 @@ def _diagnosis(
     elements = _worst_elements(output)
     if pattern in HELD_BY_RIGHT_ONES:
         sentence = PARTLY.sub(r"where it is wrong: in \1 at", sentence)
+        if pattern != "zeros":
+            sentence = OF_ALL.sub(r"where it is wrong: at \1", sentence)
     tiles = location.tiles if location and location.phrase in sentence else {}
     return Diagnosis(
         sentence=f"{output.name}: {sentence}",

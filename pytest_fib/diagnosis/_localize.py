@@ -452,7 +452,8 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
         why = _why_last(size, count, rest_of)
         right = size - count
-        past = f", all past {right}" if right >= LEAST_LIMIT and right & (right - 1) == 0 else ""
+        is_limit = right >= LEAST_LIMIT and right & (right - 1) == 0 and count > 1
+        past = f", all past {right}" if is_limit else ""
         phrase = f"{ENDS[1]}{f'{count} ' if count > 1 else ''}of {size} along {axis}{why}{past}"
         name = role if role == "some heads" else LAST
         one_last = count == 1 and size >= LEAST_SIZE and not why

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.data import is_unnamed
-from pytest_fib.diagnosis._localize import ONLY_WHERE, WHEREVER
+from pytest_fib.diagnosis._localize import ONLY_WHERE
 from pytest_fib.workloads import once
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Side:
 def only_where(
     output: WrongOutput, failure: Failure, sides: Sequence[tuple[WrongOutput, Failure]]
 ) -> str:
-    """As ``only where top_k is 0`` or ``wherever scale isn't 0``; "" where no input says where.
+    """As ``only where top_k is 0`` or ``only where scale isn't 0``; "" where no input says where.
 
     ``sides`` are the output with each of other inputs with which elements of it are wrong, with
     which it must be so as well.
@@ -122,7 +122,7 @@ def _some(name: str, side: _Side) -> Iterator[_Which]:
         return
     if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
         yield _Which(
-            f"{WHEREVER} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
+            f"{ONLY_WHERE} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
         )
 
 

@@ -367,7 +367,7 @@ class _Tried:
             if all(self._passes(less, by) for by in SWITCH_SEEDS) and not any(
                 self._passes(own, by) is not False for by in SWITCH_SEEDS
             ):
-                return qualified(diagnosis, f"right at {axis}={size - 1}")
+                return qualified(diagnosis, f"right at {_sizes_in_words(less)}")
         return diagnosis
 
     def with_all_outputs(self, diagnosis: Diagnosis) -> Diagnosis:
