@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from math import ceil, isclose
 from typing import TYPE_CHECKING
 
 from pytest_fib.diagnosis._diagnose import OF_THESE_INPUTS, VAGUE_PATTERNS
-from pytest_fib.diagnosis._localize import without_guess
+from pytest_fib.diagnosis._localize import with_guessed_tiles, without_guess
 from pytest_fib.diagnosis._wrong_output import dimension
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ PLACE = re.compile(
     rf"|(?P<last> {VERY_LAST})"
     r"|(?P<but> everywhere but at (?:index \d+ along \w+|\w+ \d+))"
     r"|(?P<except>, except at (?:index \d+ along \w+|\w+ \d+))"
-    r"|(?P<at> at (?!every)[a-z]\w* \d+(?:\.\.\d+)?(?:, \d+)*(?: along \w+)?)"
+    r"|(?P<at> at (?!every|most|least)[A-Za-z]\w* \d+(?:\.\.\d+)?(?:, \d+)*(?: along \w+)?)"
 )
 #: A limit that all of an end is past.
 PAST = re.compile(r", all past \d+")
@@ -96,13 +96,16 @@ def claims_more(own: Diagnosis) -> bool:
 
 
 def as_at_other_sizes(
-    own: Diagnosis, others: Sequence[Diagnosis], definition: Definition
+    own: Diagnosis,
+    others: Sequence[Diagnosis],
+    definition: Definition,
+    axes: Mapping[str, int],
 ) -> Diagnosis:
     """The diagnosis, without what isn't so in any of the ``others``, of workloads of other sizes.
 
     These are the name of a number, such as one of the sizes; what was read in place of an input;
     and where it is, if an element that is wrong there is elsewhere. A factor is said with another
-    one that there is.
+    one that there is. ``axes`` are the sizes of its own.
     """
     alike = [each for each in others if each.pattern == own.pattern]
     name = NAMED.search(own.sentence)
@@ -111,15 +114,21 @@ def as_at_other_sizes(
     own = _with_other_factor(own, alike)
     if own.pattern == MISREAD:
         return own if alike else only_wrong(own)
-    places = [*PLACE.finditer(own.sentence)]
     elements = [
         (index, shape) for each in others for index, shape in _elements(own, each, definition)
     ]
-    dims = _dims(own, definition)
     if PAST.search(own.sentence) and elements and not any(PAST.search(o.sentence) for o in others):
         own = own.model_copy(update={"sentence": PAST.sub("", own.sentence)})
-    held = all(_is_at(place, own, dims, *each) for place in places for each in elements)
-    return own if held else _without_places(own)
+    dims = _dims(own, definition)
+    denied = [
+        place
+        for place in PLACE.finditer(own.sentence)
+        if not all(_is_at(place, own, dims, *each) for each in elements)
+    ]
+    if not denied:
+        return own
+    shape = definition.outputs[own.output].shape_at(definition.axis_values(axes))
+    return _without_places(own, denied, dict(zip(dims, shape, strict=True)))
 
 
 def _dims(own: Diagnosis, definition: Definition) -> list[str]:
@@ -151,19 +160,34 @@ def _is_at(
     """Whether an element is at a place, of other sizes."""
     if place["last"]:
         return all(i == size - 1 for i, size in zip(index, shape, strict=True))
-    if place["end"]:
-        if place["along"] not in dims:
-            return True
-        at = dims.index(place["along"])
-        i, count = index[at], _most_at_end(place, own, shape[at])
-        return i >= shape[at] - count if place["end"] == "last" else i < count
+    axis = place["along"] or _axis_of(place, dims)
+    # Of two dimensions of one axis, it may be either.
+    return axis not in dims or any(
+        _is_along(place, own, index[dim], shape[dim])
+        for dim, each in enumerate(dims)
+        if each == axis
+    )
+
+
+def _axis_of(place: re.Match[str], dims: Sequence[str]) -> str | None:
+    """The axis of a place that names indices."""
     words = place["at"] or place["but"] or place["except"]
-    axis = next((axis for axis in dims if re.search(rf"\b{re.escape(axis)}\b", words)), None)
-    if axis is None:
-        return True
-    i, numbers = index[dims.index(axis)], [*map(int, re.findall(r"\b\d+\b", words))]
-    is_there = numbers[0] <= i <= numbers[-1] if ".." in words else i in numbers
-    return is_there == bool(place["at"])
+    return next((axis for axis in dims if re.search(rf"\b{re.escape(axis)}\b", words)), None)
+
+
+def _is_along(place: re.Match[str], own: Diagnosis, i: int, size: int) -> bool:
+    """Whether an index of a dimension is at a place along it."""
+    if place["end"]:
+        count = _most_at_end(place, own, size)
+        return i >= size - count if place["end"] == "last" else i < count
+    return (i in _indices(place)) == bool(place["at"])
+
+
+def _indices(place: re.Match[str]) -> Collection[int]:
+    """The indices that a place names."""
+    words = place["at"] or place["but"] or place["except"]
+    numbers = [*map(int, re.findall(r"\b\d+\b", words))]
+    return range(numbers[0], numbers[-1] + 1) if ".." in words else numbers
 
 
 def _most_at_end(place: re.Match[str], own: Diagnosis, size: int) -> int:
@@ -175,23 +199,34 @@ def _most_at_end(place: re.Match[str], own: Diagnosis, size: int) -> int:
     return max(count, share, tile - 1, (1 << count.bit_length()) - 1)
 
 
-def _without_places(own: Diagnosis) -> Diagnosis:
-    """The diagnosis with how much in place of an end, and without other places."""
+def _without_places(
+    own: Diagnosis, denied: Sequence[re.Match[str]], sizes: Mapping[str, int]
+) -> Diagnosis:
+    """The diagnosis with how much in place of where, for these places of its sentence."""
+    at = {place.start() for place in denied}
 
     def words(place: re.Match[str]) -> str:
+        if place.start() not in at:
+            return place[0]
         if place["end"]:
             return f" at {place['count'] or 1} of {place['size']} along {place['along']}"
+        axis = _axis_of(place, [*sizes]) if place["at"] else None
+        if axis:
+            return f" at {len(_indices(place))} of {sizes[axis]} along {axis}"
         return {"last": " in one element", "but": " nearly everywhere"}.get(
             place.lastgroup or "", ""
         )
 
-    sentence = PLACE.sub(words, without_guess(own).sentence)
-    sentence = re.sub(r" and(?= and\b|,|$| \()", "", sentence)
-    if not _is_only_wrong(own):
-        return own.model_copy(update={"sentence": sentence, "tiles": {}})
-    is_counted = re.search(r" at \d+ of \d+| in one element| nearly everywhere", sentence)
+    tiles = dict(own.tiles)
+    for place in denied:
+        tiles.pop(place["along"] or "", None)
+    sentence = PLACE.sub(words, own.sentence)
+    found = own.model_copy(update={"sentence": sentence})
+    found = with_guessed_tiles(found, tiles) if tiles else without_guess(found)
     return (
-        only_wrong(own).model_copy(update={"sentence": sentence}) if is_counted else only_wrong(own)
+        found
+        if not _is_only_wrong(own)
+        else only_wrong(own).model_copy(update={"sentence": found.sentence})
     )
 
 

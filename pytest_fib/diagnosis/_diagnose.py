@@ -141,7 +141,7 @@ def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis:
     ]
     place = next((each for each in places if f" {each}" in diagnosis.sentence), None)
     is_only_wrong = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place)
-    if output.count == output.total or not (is_only_wrong or place):
+    if output.count == output.total or diagnosis.tiles or not (is_only_wrong or place):
         return diagnosis
     words = only_where(output, failure, _elsewhere(output, failure))
     if not words or (re.search(r" isn't [-\d]", words) and not is_only_wrong):

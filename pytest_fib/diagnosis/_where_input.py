@@ -34,12 +34,14 @@ class _Which:
     """Some elements of an input, in words.
 
     ``are_left_out``: all others are wrong. ``is_usual``: they are those of a usual number.
+    ``least`` is the share of them that is wrong, at least.
     """
 
     words: str
     of: Callable[[torch.Tensor], torch.Tensor]
     are_left_out: bool = False
     is_usual: bool = False
+    least: float = SOME
 
     def share(self, side: _Side) -> float:
         """The share of elements at which the output is wrong, or may be."""
@@ -62,14 +64,15 @@ class _Side:
         if not axes or not isinstance(value, torch.Tensor) or not value.numel():
             return None
         dims = [output.dims.index(axis) for axis in axes if axis in output.dims]
-        is_known = len({*output.dims}) == len(output.dims) and not any(map(is_unnamed, axes))
+        is_known = all(len({*each}) == len(each) for each in (axes, output.dims))
+        is_known &= not any(map(is_unnamed, axes))
         if len(dims) != len(axes) or sorted(dims) != dims or not is_known or not output.marked:
             return None
         if output.total > LARGEST or value.shape != tuple(output.shape[dim] for dim in dims):
             return None
         others = [dim for dim in range(len(output.shape)) if dim not in dims]
         wrong = output.wrong.amax(dim=others) if others else output.wrong
-        value = once(value).to(wrong.device)
+        value = once(value).to(wrong.device).expand(wrong.shape)
         is_number = value.dtype is not torch.bool
         whole = value.long() if is_number else value
         return cls(value.double() if value.is_floating_point() else whole, wrong)
@@ -116,7 +119,7 @@ def _some(name: str, side: _Side) -> Iterator[_Which]:
     if not bool(wrong.any()) or bool(wrong.all()) or _are_two(values):
         return
     those, others = values[wrong], values[~wrong]
-    yield from (each for each in _sorts(name, those) if _is_part(each.of(values), wrong))
+    yield from (each for each in _sorts(name, those) if _is_part(each, values, wrong))
     first = others[0]
     if values.dtype is torch.bool:
         return
@@ -135,9 +138,10 @@ def _are_two(values: torch.Tensor) -> bool:
     return not are_flags and bool(((values == least) | (values == most)).all())
 
 
-def _is_part(at: torch.Tensor, wrong: torch.Tensor) -> bool:
+def _is_part(which: _Which, values: torch.Tensor, wrong: torch.Tensor) -> bool:
     """Whether not only few of these are wrong; of most of all elements, nearly all have to be."""
-    least = SOME if int(at.sum()) <= MOST * at.numel() else NEARLY_ALL
+    at = which.of(values)
+    least = which.least if int(at.sum()) <= MOST * at.numel() else NEARLY_ALL
     return int(wrong.sum()) >= least * int(at.sum())
 
 
@@ -158,4 +162,6 @@ def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
         yield _Which(f"{ONLY_WHERE} {name} is below 0", lambda x: x < 0, is_usual=True)
     elif not those.is_floating_point() and int(those.min()) >= LEAST_LIMIT:
         limit = 1 << floor(log2(int(those.min())))
-        yield _Which(f"{ONLY_WHERE} {name} is {limit} or more", lambda x: x >= limit)
+        words = f"{ONLY_WHERE} {name} is {limit} or more"
+        # Of numbers that rise, those of the last rows are beyond some limit.
+        yield _Which(words, lambda x: x >= limit, least=NEARLY_ALL)

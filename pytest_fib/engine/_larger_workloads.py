@@ -293,7 +293,8 @@ class _Tried:
         own = self.outcome.diagnosis
         if own and shown and VERY_LAST in diagnosis.sentence:
             others.append(_bare(own, self.workload))  # as of one place of padding, or of several
-        found = as_at_other_sizes(diagnosis, others, self.definition) if others else diagnosis
+        axes = (shown or self.workload).axes
+        found = as_at_other_sizes(diagnosis, others, self.definition, axes) if others else diagnosis
         is_less = found.pattern in VAGUE_PATTERNS and found.pattern != diagnosis.pattern
         return _of_larger_alone(found) if is_less and found.shown_by is not None else found
 

@@ -367,7 +367,7 @@ def _note_what_is_equal(
             run(function, _copies(inputs), mode=MovingAlike(decisions, seed))
     except OracleUnavailable:
         for each in decisions:
-            each.together = None
+            each.together = each.alike = None
     for each in decisions:
         each.leave_equal()
 

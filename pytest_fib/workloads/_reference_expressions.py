@@ -195,7 +195,7 @@ class Expressions:
     def _assign_places(self, target: ast.expr, iterated: ast.expr) -> None:
         """Note that the first variable of a loop over ``enumerate(x)`` holds its places."""
         match iterated:
-            case ast.Call(func=ast.Name(id="enumerate"), args=[inner]):
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner], keywords=[]):
                 match inner:
                     case ast.Call(func=ast.Attribute(value=value, attr="tolist")):
                         inner = value

@@ -1518,7 +1518,8 @@ class _Reader(ast.NodeVisitor):
             case _:
                 return
         name, beside = self._expressions.integer(one), self._expressions.integer(other)
-        if name and beside and name != beside and number is not None and number == int(number) > 1:
+        is_whole = number is not None and number > 1 and float(number).is_integer()
+        if name and beside and name != beside and number is not None and is_whole:
             self._uses.scaled_edges.setdefault(name, set()).add((beside, int(number)))
 
     def _number(self, node: ast.expr | None) -> float | None:

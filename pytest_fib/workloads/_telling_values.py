@@ -131,18 +131,26 @@ def _make_boundaries(name: str, tensor: torch.Tensor, context: FillContext) -> N
     rule, uses = context.rules[name], context.uses
     if not isinstance(rule, kinds.Sorted) or name not in uses.searched or not tensor.numel():
         return
-    if not tensor.is_floating_point():
+    if not tensor.is_floating_point() or constraints_on(name, context.definition):
         return
-    if rule.unique and rule.max is None and context.turn % 4 < 2:
+    if rule.pad is not None:
+        return
+    may_be_any = rule.max is None and "min" not in rule.model_fields_set
+    if rule.unique and may_be_any and context.turn % 4 < 2:
         middle = tensor.select(-1, tensor.shape[-1] // 2)[..., None].clone()
         spread = (tensor[..., -1:] - tensor[..., :1]).clamp_min(1.0) / NORMAL_SPREAD
         tensor.copy_((tensor - middle) / spread)
-    dtypes = [context.definition.inputs[other].dtype for other in uses.compared.get(name, ())]
+    others = sorted(uses.compared.get(name, ()))
+    dtypes = [context.definition.inputs[other].dtype for other in others]
     narrow = [each for each in dtypes if 8 < each.itemsize_bits < 8 * tensor.element_size()]
     if narrow and context.turn % 2:
         rounded = tensor.to(getattr(torch, narrow[0].value)).to(tensor.dtype)
+        least, most = float(tensor.amin()), float(tensor.amax())
+        if rule.max is not None:
+            least, most = context.number(rule.min), context.number(rule.max)
+        rounded = rounded.clamp(least, most) if rounded.isfinite().all() else tensor
         if not rule.unique or bool((rounded.diff(dim=-1) > 0).all()):
-            tensor.copy_(torch.where(rounded.isfinite(), rounded, tensor))
+            tensor.copy_(rounded)
 
 
 def _put_limits(

@@ -176,7 +176,7 @@ REST = said_of_rows(
         (said_of_rows("wrong at n 3, 5"), [elsewhere("wrong at n 3", "rows", (3, 0), (5, 1))],
          "y: wrong at n 3, 5"),
         (said_of_rows("wrong at n 3, 5"), [elsewhere("wrong at n 3", "rows", (3, 0), (6, 1))],
-         "y: wrong"),
+         "y: wrong at 2 of 40 along n"),
         (said_of_rows("wrong everywhere but at d 6", "everywhere"),
          [elsewhere("wrong", "scattered", (3, 6))], "y: wrong nearly everywhere"),
         (said_of_rows("wrong in the very last element"),
@@ -187,7 +187,13 @@ REST = said_of_rows(
         (said_of_rows("NaN everywhere but at d 6, where numbers are expected", "nan"),
          [elsewhere("NaN", "nan", (3, 6))], "y: NaN nearly everywhere, where numbers are expected"),
         (said_of_rows("zeros at n 3 and at d 1", "zeros"),
-         [elsewhere("zeros", "zeros", (4, 1))], "y: zeros"),
+         [elsewhere("zeros", "zeros", (4, 1))], "y: zeros at 1 of 40 along n and at d 1"),
+        (said_of_rows("zeros at n 3 and at the last 4 of 8 along d", "zeros"),
+         [elsewhere("zeros", "zeros", (4, 0))],
+         "y: zeros at 1 of 40 along n and at 4 of 8 along d"),
+        (said_of_rows("2 x expected at n 20..39", "one factor"),
+         [elsewhere("2 x expected at n 15..29", "one factor", (15, 0))],
+         "y: 2 x expected at 20 of 40 along n"),
         (said_of_rows("zeros in the very last element", "zeros"),
          [elsewhere("zeros", "zeros", (29, 6))], "y: zeros in one element"),
         (said_of_rows("zeros in the very last element", "zeros"),
@@ -204,10 +210,10 @@ REST = said_of_rows(
 )  # fmt: skip
 def test_what_is_not_so_at_other_sizes_is_not_said(own, others, sentence):
     assert claims_more(own)
-    assert as_at_other_sizes(own, others, ROWS).sentence == sentence
+    assert as_at_other_sizes(own, others, ROWS, {"n": 40}).sentence == sentence
 
 
 def test_another_output_says_nothing_of_a_place():
     other = elsewhere("zeros at n 7", "zeros", (7, 0)).model_copy(update={"output": "z"})
-    assert as_at_other_sizes(LAST, [other], ROWS).sentence == LAST.sentence
+    assert as_at_other_sizes(LAST, [other], ROWS, {"n": 40}).sentence == LAST.sentence
     assert not claims_more(MANY)

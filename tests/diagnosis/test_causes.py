@@ -710,3 +710,40 @@ def test_a_size_that_is_right_for_being_odd_is_not_named():
 
     found = found_of(SCALE, wrong, {"n": 2})
     assert "right at" not in found.sentence
+
+
+def test_eight_bit_inputs_beside_others_are_no_fault(judge):
+    """What is divided by its sum is nothing finite where all of it is 0."""
+    shares = define(
+        {"x": "float32[n, d]", "w": "float32[d]", "q": "float8_e4m3fn[n, d]"},
+        {"y": "float32[n, d]"},
+        "u = x * w + q.float() * w\n    return u / u.abs().sum(-1, keepdim=True)",
+        axes={"d": 16},
+    )
+
+    def wrong(x, w, q):
+        u = x * w * (1 + 0.3 * torch.sin(5 * x)) + q.float() * w
+        return u / u.abs().sum(-1, keepdim=True)
+
+    assert found_of(shares, wrong, {"n": 40}).sentence.startswith("y: ")
+
+
+def test_a_place_of_one_of_two_dimensions_of_an_axis_stays():
+    square = define({"x": "float32[n, d]"}, {"y": "float32[n, n]"}, "return x @ x.T", axes={"d": 8})
+
+    def wrong(x):
+        y = x @ x.T
+        y[:, -1] = 0
+        return y
+
+    assert " at the last of " in found_of(square, wrong, {"n": 40}).sentence
+
+
+def test_rows_that_sizes_choose_are_counted():
+    def wrong(x):
+        y = x * 3
+        y[len(x) // 2 :] *= 2
+        return y
+
+    found = found_of(SCALE, wrong, {"n": 64})
+    assert re.search(r"2 x expected at (the last )?\d+ of \d+ along n", found.sentence)

@@ -120,3 +120,29 @@ def test_numbers_of_few_rows_are_no_evidence():
     inputs = {"limit": torch.tensor([0, 4], dtype=torch.int32)}
     failure = Failure((output,), CallContext(KERNEL, inputs=inputs))
     assert "limit" not in explain(failure).sentence
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_that_rise_do_not_say_where_the_rest_after_tiles_is(judge, seed):
+    rising = define(
+        {"x": "float32[n, d]", "pos": "int32[n]"},
+        {"y": "float32[n, d]"},
+        "return x * (pos[:, None] + 1)",
+        axes={"d": 8},
+        rules={"pos": {"kind": "sorted", "max": 300}},
+    )
+    wrong = "y = x * (pos[:, None] + 1)\n    i = len(y) // 64 * 64\n"
+    wrong += "    y[i:] = torch.sin(y[i:] * 7)\n    return y"
+    assert "pos is" not in diagnosis(judge, rising, wrong, n=200, seed=seed).sentence
+
+
+def test_an_input_along_a_single_index_says_where(judge):
+    """Its other elements are no more than a view of one."""
+    steps = define(
+        {"x": "float32[n, d]", "on": "float32[n, one]"},
+        {"y": "float32[n, one]"},
+        "return (x.sum(1, keepdim=True) + on)",
+        axes={"d": 8, "one": 1},
+    )
+    wrong = "return (x.sum(1, keepdim=True) + on) * torch.where(on < 0, 2, 1)"
+    assert diagnosis(judge, steps, wrong, n=60).sentence.endswith("only where on is below 0")

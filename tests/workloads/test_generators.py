@@ -1056,6 +1056,22 @@ def test_numbers_are_boundaries_now_and_then_among_which_they_are_searched(dtype
     assert TURNS // 4 <= below <= 3 * TURNS // 4
 
 
+@pytest.mark.parametrize(
+    ("dtype", "rule", "least", "most"),
+    [
+        ("float32", {"unique": True, "pad": -1}, -1, 64),
+        ("float32", {"max": 0.999}, 0, 0.999),
+        ("float32", {"max": 9, "unique": True}, 0, 9),
+        ("float32", {"min": 0, "unique": True}, 0, 64),
+    ],
+)
+def test_boundaries_stay_in_the_range_of_their_rule(dtype, rule, least, most):
+    inputs = {"x": (["n"], "float16"), "edges": (["m"], dtype)}
+    body = "import torch\ndef run(x, edges):\n    return torch.searchsorted(edges, x.float())"
+    for made in _held(body, inputs, {"edges": {"kind": "sorted", **rule}}):
+        assert least <= float(made["edges"].min()) <= float(made["edges"].max()) <= most
+
+
 @pytest.mark.parametrize("result", ["(u * x).sum(1)", "(x / u).sum(1)"])
 def test_some_uniform_numbers_are_the_least_now_and_then(result):
     """As ``torch.rand`` gives 0 now and then, unless something is divided by it."""

@@ -1936,10 +1936,19 @@ def test_what_the_reference_puts_below_0_is_no_sentinel_of_the_input():
     assert plan(_of_reference(asked, "int64")).rules["which"].sentinels == [-1]
 
 
+@pytest.mark.parametrize("compared", ["which < INF * other[:, 0]", "which // other[:, 0] < INF"])
+def test_infinity_is_no_multiple(compared):
+    definition = _of_reference(f"({compared})[:, None] * x").model_dump()
+    definition["inputs"]["other"] = {"shape": ["n", "d"], "dtype": "int64"}
+    reference = definition["reference"].replace("which):", "which, other):")
+    definition["reference"] = reference.replace("    return", "    INF = 1e999\n    return", 1)
+    assert not plan(Definition.model_validate(definition)).uses.scaled_edges
+
+
 def test_a_scalar_among_labels_is_one_of_these():
     made = _with_scalar("x * (which == eos_id)[:, None]", "eos_id")
     assert made.rules["which"] == rule_of({"kind": "positions", "below": 4})
-    eos = {"kind": "integers", "min": -1, "max": "4 - 1", "ends": True}
+    eos = {"kind": "integers", "min": -1, "max": 3, "ends": True}
     assert made.rules["eos_id"] == rule_of(eos)
 
 
