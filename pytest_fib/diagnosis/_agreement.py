@@ -103,9 +103,9 @@ def as_at_other_sizes(
 ) -> Diagnosis:
     """The diagnosis, without what isn't so in any of the ``others``, of workloads of other sizes.
 
-    These are the name of a number, such as one of the sizes; what was read in place of an input;
-    and where it is, if an element that is wrong there is elsewhere. A factor is said with another
-    one that there is. ``axes`` are the sizes of its own.
+    These are the name of a number, such as one of the sizes; what was read in place of an input, if
+    something else is said there; and where it is, if an element that is wrong there is elsewhere. A
+    factor is said with another one that there is. ``axes`` are the sizes of its own.
     """
     alike = [each for each in others if each.pattern == own.pattern]
     name = NAMED.search(own.sentence)
@@ -113,7 +113,8 @@ def as_at_other_sizes(
         own = own.model_copy(update={"sentence": own.sentence.replace(name[0], "")})
     own = _with_other_factor(own, alike)
     if own.pattern == MISREAD:
-        return own if alike else only_wrong(own)
+        is_otherwise = any(not _is_only_wrong(each) for each in others)
+        return only_wrong(own) if is_otherwise and not alike else own
     elements = [
         (index, shape) for each in others for index, shape in _elements(own, each, definition)
     ]

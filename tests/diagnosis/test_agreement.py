@@ -205,7 +205,9 @@ REST = said_of_rows(
          [said("every element is 0.25 x expected", "one factor")],
          "y: every element is 0.5 x expected, 0.25 x with other inputs"),
         (said("as if x repeated its first entry along n", "misread input"),
-         [elsewhere("wrong", "scattered", (29, 7))], "y: wrong"),
+         [elsewhere("zeros", "zeros", (29, 7))], "y: wrong"),
+        (said("as if x repeated its first entry along n", "misread input"),
+         [elsewhere("wrong", "scattered", (29, 7))], "y: as if x repeated its first entry along n"),
     ],
 )  # fmt: skip
 def test_what_is_not_so_at_other_sizes_is_not_said(own, others, sentence):
