@@ -294,7 +294,8 @@ class Sorted(GeneratorKind, dtypes="not packed", dims="1+", bulk=True, follows="
 
     From `min` (0) to `max`; without that by the value pattern, or whole ones up to 100 in an
     integer tensor. With `unique` no two of a row are equal, as far as the dtype tells them apart;
-    without `max` they go up to the length of a row then, or whole ones on to 100 beyond it. Rows
+    without `max` they go up to the length of a row then, or whole ones on to 100 beyond it; where
+    the reference searches in floating ones and no `min` is given, these may be from -3 to 3. Rows
     may end in `pad`, which is in no order.
     """
 

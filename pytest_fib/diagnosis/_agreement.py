@@ -13,6 +13,7 @@ from decimal import Decimal
 from math import ceil, isclose
 from typing import TYPE_CHECKING
 
+from pytest_fib.data import DTYPE_CLASSES
 from pytest_fib.diagnosis._diagnose import OF_THESE_INPUTS, VAGUE_PATTERNS
 from pytest_fib.diagnosis._localize import with_guessed_tiles, without_guess
 from pytest_fib.diagnosis._wrong_output import dimension
@@ -142,10 +143,11 @@ def _elements(
     own: Diagnosis, other: Diagnosis, definition: Definition
 ) -> list[tuple[list[int], tuple[int, ...]]]:
     """The indices of the elements that another workload's diagnosis shows, and the shape there."""
-    if other.output != own.output or other.shown_by is None:
+    spec = definition.outputs[own.output]
+    is_unpacked = spec.dtype in DTYPE_CLASSES["fp4"]  # its elements are twice as many as sizes say
+    if other.output != own.output or other.shown_by is None or is_unpacked:
         return []
-    sizes = definition.axis_values(other.shown_by.axes)
-    shape = definition.outputs[own.output].shape_at(sizes)
+    shape = spec.shape_at(definition.axis_values(other.shown_by.axes))
     text = " ".join((other.element, *other.details))
     form = re.compile(rf"(?<![\w.]){re.escape(own.output)}\[([\d, ]+)\] got\b")
     return [([*map(int, index.split(", "))], shape) for index in form.findall(text)]

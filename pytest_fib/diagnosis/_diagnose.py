@@ -75,8 +75,8 @@ HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
 PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
 #: At how many indices of a dimension elements are wrong, in a sentence.
 COUNTED_ALONG = re.compile(r"at \d+ of \d+ along \w+(?! and\b|:)")
-#: Of how many of all elements it says something.
-OF_ALL = re.compile(r"(?<!\(wrong )\bat (\d+ of \d+ elements)")
+#: At how many of all elements an output is wrong, in a sentence that doesn't say so itself.
+COUNTED_OF_ALL = re.compile(r"(?<!\(wrong )\bat (\d+ of \d+ elements)")
 #: The least share of a row that is wrong for the row to be named.
 SOME_OF_ROW = 0.4
 #: The share of wrong elements, over that of another output, below which these say little.
@@ -301,7 +301,7 @@ def _diagnosis(
     if pattern in HELD_BY_RIGHT_ONES:
         sentence = PARTLY.sub(r"where it is wrong: in \1 at", sentence)
         if pattern != "zeros":
-            sentence = OF_ALL.sub(r"where it is wrong: at \1", sentence)
+            sentence = COUNTED_OF_ALL.sub(r"where it is wrong: at \1", sentence)
     tiles = location.tiles if location and location.phrase in sentence else {}
     return Diagnosis(
         sentence=f"{output.name}: {sentence}",

@@ -82,7 +82,7 @@ CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: The share of wrong elements that are many.
 MANY = 0.25
 #: What elements of an input say where, in a sentence.
-ONLY_WHERE_INPUT = re.compile(r" (?:only where|wherever) \w+ (?:is|isn't) (?!expected)")
+ONLY_WHERE_INPUT = re.compile(r" only where \w+ (?:is|isn't) (?!expected)")
 #: A guess that what is wrong at the end of an axis is off by one.
 OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.

@@ -143,8 +143,10 @@ def _in_order(described: Described, low: Bound, high: Bound | None) -> InputRule
     """Numbers that never fall; of which no two are equal, if that is said."""
     if not (described.is_whole or isinstance(low, str) or isinstance(high, str) or high is None):
         low, high = _inside(described.said, low, high)
-    unique = described.said.are_distinct is True
-    return kinds.Sorted(min=low, max=high, unique=unique, pad=_pad(described.said))
+    unique, pad = described.said.are_distinct is True, _pad(described.said)
+    if (low, high) == (0, None):
+        return kinds.Sorted(unique=unique, pad=pad)  # no least is said
+    return kinds.Sorted(min=low, max=high, unique=unique, pad=pad)
 
 
 def _pad(said: Said) -> int | None:
