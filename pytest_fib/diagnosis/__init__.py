@@ -3,7 +3,6 @@
 from pytest_fib.diagnosis._agreement import (
     EXPECTED as EXPECTED,
     NAMED as NAMED,
-    VERY_LAST as VERY_LAST,
     agreed as agreed,
     as_at_other_sizes as as_at_other_sizes,
     claims_more as claims_more,
@@ -20,6 +19,7 @@ from pytest_fib.diagnosis._diagnose import (
 from pytest_fib.diagnosis._experiments import Conditions as Conditions
 from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
 from pytest_fib.diagnosis._localize import (
+    VERY_LAST as VERY_LAST,
     with_guessed_tiles as with_guessed_tiles,
     without_guess as without_guess,
 )

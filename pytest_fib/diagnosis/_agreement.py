@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 
 from pytest_fib.data import DTYPE_CLASSES
 from pytest_fib.diagnosis._diagnose import OF_THESE_INPUTS, VAGUE_PATTERNS
-from pytest_fib.diagnosis._localize import with_guessed_tiles, without_guess
+from pytest_fib.diagnosis._localize import (
+    ALL_BUT,
+    VERY_LAST,
+    with_guessed_tiles,
+    without_guess,
+)
 from pytest_fib.diagnosis._wrong_output import dimension
 
 if TYPE_CHECKING:
@@ -30,14 +35,12 @@ EXPECTED = re.compile(r"\b(?:only where|wherever) \S+ (?:is|isn't) expected")
 #: An end of a dimension: which, how much, and of what.
 END = re.compile(r"at the (first|last) (\d+) of (\d+ along \w+)")
 OF_ITS_END = re.compile(r"\d %|\?\)|, all past ")
-#: Where the last element alone is wrong.
-VERY_LAST = "in the very last element"
 #: Places that sizes, or values, may decide: an end of an axis, some indices of one, the last
 #: element, and all but one index.
 PLACE = re.compile(
     r" at the (?P<end>first|last) (?:(?P<count>\d+) )?of (?P<size>\d+) along (?P<along>\w+)"
     rf"|(?P<last> {VERY_LAST})"
-    r"|(?P<but> everywhere but at (?:index \d+ along \w+|\w+ \d+))"
+    rf"|(?P<but> {ALL_BUT}at (?:index \d+ along \w+|\w+ \d+))"
     r"|(?P<except>, except at (?:index \d+ along \w+|\w+ \d+))"
     r"|(?P<at> at (?!every|most|least)[A-Za-z]\w* \d+(?:\.\.\d+)?(?:, \d+)*(?: along \w+)?)"
 )

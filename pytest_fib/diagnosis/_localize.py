@@ -39,6 +39,8 @@ MOST_LISTED = 5
 LEAST_SIZE = 10
 #: The least power of two that kernels have as a limit, past which they leave out what there is.
 LEAST_LIMIT = 1024
+#: How a place is named that is the last element alone.
+VERY_LAST = "in the very last element"
 #: How a place is named that is nearly all.
 ALL_BUT = "everywhere but "
 EXCEPT = re.compile(r"\b(?:but|except)\b")
@@ -118,8 +120,7 @@ def localize(output: WrongOutput) -> Location | None:
     """The place of the wrong elements; None if they are scattered."""
     if output.count == 1 < output.total:
         last = int(output.wrong_sample.at[0]) == output.total - 1 and output.total >= LEAST_SIZE
-        name, phrase = (LAST, "the very last") if last else ("one element", "one")
-        return Location(name, f"in {phrase} element")
+        return Location(LAST, VERY_LAST) if last else Location("one element", "in one element")
     if _is_everywhere(output):
         return _everywhere(output)
     return _padding(output) or _triangle(output) or _along_dimensions(output)

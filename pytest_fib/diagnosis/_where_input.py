@@ -30,7 +30,7 @@ USUAL = (0, 1, -1)
 
 
 @dataclass(frozen=True)
-class _Which:
+class _Elements:
     """Some elements of an input, in words.
 
     ``are_left_out``: all others are wrong. ``is_usual``: they are those of a usual number.
@@ -73,11 +73,13 @@ class _Side:
         others = [dim for dim in range(len(output.shape)) if dim not in dims]
         wrong = output.wrong.amax(dim=others) if others else output.wrong
         value = once(value).to(wrong.device).expand(wrong.shape)
-        is_number = value.dtype is not torch.bool
-        whole = value.long() if is_number else value
-        return cls(value.double() if value.is_floating_point() else whole, wrong)
+        if value.is_floating_point():
+            value = value.double()
+        elif value.dtype is not torch.bool:
+            value = value.long()
+        return cls(value, wrong)
 
-    def evidence(self, which: _Which) -> float | None:
+    def evidence(self, which: _Elements) -> float | None:
         """log10 of how unlikely it is that just these are wrong by chance; None if others are."""
         at = which.of(self.values)
         total, some, wrong = (int(n) for n in (at.numel(), at.sum(), self.wrong.sum()))
@@ -104,7 +106,7 @@ def only_where(
             continue
         aligned += 1
         others = [side for each in sides if (side := _Side.of(name, *each)) is not None]
-        for which in _some(name, own):
+        for which in _candidates(name, own):
             known = [side.evidence(which) for side in (own, *others)]
             numbers = [each for each in known if each is not None]
             if len(numbers) == len(known) and (which.is_usual or len(numbers) > 1):
@@ -113,18 +115,18 @@ def only_where(
     return min(likely)[1] if likely else ""
 
 
-def _some(name: str, side: _Side) -> Iterator[_Which]:
+def _candidates(name: str, side: _Side) -> Iterator[_Elements]:
     """Sorts of elements that all wrong ones are of, or none; the others are right, most likely."""
     values, wrong = side.values, side.wrong
     if not bool(wrong.any()) or bool(wrong.all()) or _are_two(values):
         return
     those, others = values[wrong], values[~wrong]
-    yield from (each for each in _sorts(name, those) if _is_part(each, values, wrong))
-    first = others[0]
+    yield from (each for each in _in_common(name, those) if _is_part(each, values, wrong))
     if values.dtype is torch.bool:
         return
+    first = others[0]
     if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
-        yield _Which(
+        yield _Elements(
             f"{ONLY_WHERE} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
         )
 
@@ -138,30 +140,30 @@ def _are_two(values: torch.Tensor) -> bool:
     return not are_flags and bool(((values == least) | (values == most)).all())
 
 
-def _is_part(which: _Which, values: torch.Tensor, wrong: torch.Tensor) -> bool:
+def _is_part(which: _Elements, values: torch.Tensor, wrong: torch.Tensor) -> bool:
     """Whether not only few of these are wrong; of most of all elements, nearly all have to be."""
     at = which.of(values)
     least = which.least if int(at.sum()) <= MOST * at.numel() else NEARLY_ALL
     return int(wrong.sum()) >= least * int(at.sum())
 
 
-def _sorts(name: str, those: torch.Tensor) -> Iterator[_Which]:
+def _in_common(name: str, those: torch.Tensor) -> Iterator[_Elements]:
     """What elements have in common: a number, a sign, a limit, or that they aren't finite."""
     if bool(those.isnan().all()):
-        yield _Which(f"{ONLY_WHERE} {name} is NaN", torch.isnan, is_usual=True)
+        yield _Elements(f"{ONLY_WHERE} {name} is NaN", torch.isnan, is_usual=True)
     elif bool((~those.isfinite()).any()):
         if bool((~those.isfinite()).all()):
             words = f"{ONLY_WHERE} {name} isn't finite"
-            yield _Which(words, lambda x: ~x.isfinite(), is_usual=True)
+            yield _Elements(words, lambda x: ~x.isfinite(), is_usual=True)
     elif bool((those == those[0]).all()):
         number = those[0]
         shown = f"{float(number):.9g}" if number.is_floating_point() else number.item()
         words = f"{ONLY_WHERE} {name} is {shown}"
-        yield _Which(words, lambda x: x == number, is_usual=float(number) in USUAL)
+        yield _Elements(words, lambda x: x == number, is_usual=float(number) in USUAL)
     elif bool((those < 0).all()):
-        yield _Which(f"{ONLY_WHERE} {name} is below 0", lambda x: x < 0, is_usual=True)
+        yield _Elements(f"{ONLY_WHERE} {name} is below 0", lambda x: x < 0, is_usual=True)
     elif not those.is_floating_point() and int(those.min()) >= LEAST_LIMIT:
         limit = 1 << floor(log2(int(those.min())))
         words = f"{ONLY_WHERE} {name} is {limit} or more"
         # Of numbers that rise, those of the last rows are beyond some limit.
-        yield _Which(words, lambda x: x >= limit, least=NEARLY_ALL)
+        yield _Elements(words, lambda x: x >= limit, least=NEARLY_ALL)

@@ -186,8 +186,9 @@ def _put_limits(
     elif isinstance(rule, HOLD_ANY) and not _stays_as_it_is(tensor, rule, context):
         others = sorted(uses.compared.get(name, set()) & before.keys())
         near = [each for number in numbers for each in _near(number, tensor.dtype)]
-        if isinstance(rule, kinds.Uniform) and rule.min == 0 and not rule.ends:
-            near += [0.0] * (context.turn % ZERO_OF_RANGE_TURNS == 1)
+        begins_at_0 = isinstance(rule, kinds.Uniform) and rule.min == 0 and not rule.ends
+        if begins_at_0 and context.turn % ZERO_OF_RANGE_TURNS == 1:
+            near.append(0.0)
         sources: list[Source] = [*near, *((other, before[other]) for other in others)]
         _put(tensor, sources, name, context)
         steps = [step for step in sorted(uses.steps.get(name, ())) if step[0] in before]
