@@ -76,7 +76,7 @@ PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
 #: At how many indices of a dimension elements are wrong, in a sentence.
 COUNTED_ALONG = re.compile(r"at \d+ of \d+ along \w+(?! and\b|:)")
 #: At how many of all elements an output is wrong, in a sentence that doesn't say so itself.
-COUNTED_OF_ALL = re.compile(r"(?<!\(wrong )\bat (\d+ of \d+ elements)")
+COUNTED_OF_ALL = re.compile(r"(?<!wrong )\bat (\d+ of \d+ elements)")
 #: The least share of a row that is wrong for the row to be named.
 SOME_OF_ROW = 0.4
 #: The share of wrong elements, over that of another output, below which these say little.

@@ -146,3 +146,17 @@ def test_an_input_along_a_single_index_says_where(judge):
     )
     wrong = "return (x.sum(1, keepdim=True) + on) * torch.where(on < 0, 2, 1)"
     assert diagnosis(judge, steps, wrong, n=60).sentence.endswith("only where on is below 0")
+
+
+def test_what_is_wrong_where_an_input_says_is_said_once(judge):
+    scaled = define(
+        {"x": "float32[n, d]", "limit": "int32[n]"},
+        {"y": "float32[n, d]"},
+        "return x * limit[:, None]",
+        axes={"d": 8},
+        rules={"limit": {"kind": "integers", "min": 0, "max": 4}},
+    )
+    wrong = "return torch.where((limit == 0)[:, None], x, x * limit[:, None])"
+    found = sentences(judge, scaled, wrong, n=60, seeds=4)
+    assert all(each.count("wrong") == 1 for each in found), found
+    assert any("only where limit is 0" in each for each in found)
