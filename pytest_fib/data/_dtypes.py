@@ -4,6 +4,7 @@ import re
 import sys
 from enum import StrEnum
 from functools import cache
+from math import isnan
 
 
 class DType(StrEnum):
@@ -42,6 +43,10 @@ class DType(StrEnum):
         if self is DType.BOOL or self.value.startswith("u"):
             return 0, 2**bits - 1
         return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+    def holds(self, special: float) -> bool:
+        """Whether an element can be that infinity, or NaN: ``float8_e4m3fn`` has no infinities."""
+        return self in _WIDE_FLOATS | _FP8 and (isnan(special) or self is not DType.FLOAT8_E4M3FN)
 
 
 @cache

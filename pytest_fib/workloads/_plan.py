@@ -407,7 +407,7 @@ def plan(definition: Definition) -> Plan:
 def special_values(
     name: str, definition: Definition, uses: ReferenceUses, rule: InputRule
 ) -> Collection[float]:
-    """The infinities and NaN that an input has for the reference's sake.
+    """The infinities and NaN that an input has for the reference's sake, of those of its dtype.
 
     None where the definition says which values there are, or how the input is made. A logarithm of
     a sum of exponentials is -inf, that of none, but no other of these. Beside a range there are
@@ -421,7 +421,8 @@ def special_values(
         asked = {*uses.asked.get(name, ())}
         all_of_these = asked & {-inf} if is_lse(name) else asked | described
         is_below_alone = described & {-inf, inf} == {-inf}  # as of what is banned
-        return all_of_these - of_numbers.never - ({inf} if is_below_alone else set())
+        never = of_numbers.never | ({inf} if is_below_alone else set())
+        return {x for x in all_of_these - never if definition.inputs[name].dtype.holds(x)}
     if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
     is_signed = isinstance(rule, kinds.Scales) and rule.signed

@@ -496,7 +496,6 @@ def _put_asked(
     that may be NaN, or not.
     """
     turn, may_be_rows = context.turn // ASKED_TURNS, may_be_rows or is_lse(name)
-    asked = [value for value in asked if _holds_special(tensor.dtype, value)]
     cases = [case for case in cases_of(asked) if may_be_rows or "all" not in case.values()]
     if not cases or context.turn % ASKED_TURNS:
         return
@@ -507,12 +506,6 @@ def _put_asked(
         is_whole = special.isfinite().any(-1, keepdim=True).logical_not()
         special = torch.where(is_whole, finite, special)
     tensor.copy_(special)
-
-
-def _holds_special(dtype: torch.dtype, value: float) -> bool:
-    """Whether a dtype has that infinity, or NaN: ``float8_e4m3fn`` has no infinities."""
-    held = float(torch.tensor(value).to(dtype))
-    return held == value or (isnan(held) and isnan(value))
 
 
 def _put_same_special(
