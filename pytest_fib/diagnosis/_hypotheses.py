@@ -284,18 +284,19 @@ def _moved(
         of_two = not x.is_floating_point() and axis in definition.var_axes
         if size < 2 or (size == 2 and of_two):
             continue  # two indices may agree with anything
-        for words, order in _orders(size):
+        for words, order in _orders(size, is_const=axis not in definition.var_axes):
             yield words.format(dimension(axis, dim)), _along(x, dim, order)
     for i, j in combinations(range(x.dim()), 2):
         if x.shape[i] == x.shape[j] > 1:
             yield f"were transposed ({axes[i]}, {axes[j]})", x.transpose(i, j).contiguous()
 
 
-def _orders(size: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Other orders of an axis."""
+def _orders(size: int, *, is_const: bool) -> Iterator[tuple[str, torch.Tensor]]:
+    """Other orders of an axis; one that may be longer shows only then whether it is reversed."""
     order = torch.arange(size)
     yield "repeated its first entry along {}", torch.zeros_like(order)
-    yield "were reversed along {}", order.flip(0)
+    if size > 2 or is_const:
+        yield "were reversed along {}", order.flip(0)
     if size > 2:
         yield "were shifted by +1 along {}", order.roll(1)
         yield "were shifted by -1 along {}", order.roll(-1)

@@ -683,6 +683,18 @@ def test_an_input_that_is_misread_whatever_it_holds_is_said_to_be(judge):
     assert "reversed" not in diagnosis(judge, added, chunk).sentence
 
 
+def test_of_two_indices_of_an_axis_that_may_be_longer_none_is_said_to_be_reversed(judge):
+    scaled = define(
+        {"x": "float32[n, d]", "s": "float32[n]"},
+        {"y": "float32[n, d]"},
+        "return x.sin() * s[:, None]",
+    )
+    wrong = "return x.sin() * s.flip(0)[:, None]"
+    at_three, at_two = (outcome(judge, scaled, wrong, n=n).diagnosis.sentence for n in (3, 2))
+    assert at_three == "y: as if s were reversed along n"
+    assert "reversed" not in at_two
+
+
 def test_errors_larger_than_those_of_rounding_are_not_called_like_them(judge):
     for dtype, like_rounding in (("bfloat16", True), ("float8_e5m2", False)):
         wrong = f"return (x * 1.7).to(torch.{dtype}).float() * (3 / 1.7)"
