@@ -33,6 +33,7 @@ _PLAIN_TAGS = (_STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _MOST_ENTRIES = 1_000_000
 _BLOCK = ("|", ">")
 _UNEXPECTED_KEY = "mapping values are not allowed in this context"
+_ANOTHER_DOCUMENT = "but found another document"
 _TAB = re.compile(r" *\t")
 
 
@@ -161,6 +162,8 @@ def _syntax_problem(path: str, lines: list[str], error: yaml.MarkedYAMLError) ->
     parts = [error.problem, error.context]
     if _TAB.match(line):
         parts = ["the line is indented by a tab, where blanks are needed"]
+    elif error.problem == _ANOTHER_DOCUMENT:
+        parts = ["another document begins here; a file holds one, so give each a file of its own"]
     elif error.problem == _UNEXPECTED_KEY and mark is not None:
         parts = [_why_no_key(line[: mark.column], lines[: number - 1])]
     elif error.context_mark is not None and error.context_mark.line + 1 < number:

@@ -101,6 +101,11 @@ def test_anchors_stand_for_what_they_name():
             "a:\n  \tb: 2\n  c: 3\n",
             "x.yaml:2: bad YAML: the line is indented by a tab, where blanks are needed",
         ),
+        (
+            "name: a\n---\nname: b\n",
+            "x.yaml:2: bad YAML: another document begins here; a file holds one, so give each a "
+            "file of its own",
+        ),
         ("&a [*a]", "x.yaml:1: nested too deeply"),
         (
             BOMB,
