@@ -207,11 +207,14 @@ _PERMUTED_ROWS = re.compile(
 )
 _SORTED = re.compile(
     rf"{_BEGIN}(?:are |is )?(?:(?:strictly |monotonically )?(?:sorted|ascending|increasing"
-    rf"|non-?decreasing|rising|growing)|never falling|(?:oldest|smallest|earliest) first"
+    rf"|non-?decreasing|rising|growing)|never falling|smallest first"
     rf"|in (?:ascending|rising|increasing) order)"
     rf"(?: (?:for|within|in|per) (?:each|every) (?!column|axis|dimension|layer|step)\w+)?{_STOP}",
     re.I,
 )
+#: In which order things are, such as tokens: of times, they never fall.
+_IN_TIME = re.compile(rf"{_BEGIN}(?:the )?(?:oldest|earliest) first{_STOP}", re.I)
+_TIMES = re.compile(r"\b(?:arriv|times?\b|timestamps?\b|deadlines?\b|dates?\b|epochs?\b)", re.I)
 _STRICTLY = re.compile(
     rf"\bstrictly (?:ascending|increasing|rising|growing)(?: from 0)?{_STOP}", re.I
 )
@@ -427,6 +430,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
     permutation = _match(_PERMUTATION, description)
     rows = _match(_PERMUTED_ROWS, description) or permutation
     is_distinct = True if strictly or _match(_DISTINCT, description) else None
+    are_in_time = bool(_match(_IN_TIME, description) and _TIMES.search(description))
     if is_distinct and not strictly and _COUNTED.search(description):
         is_distinct = None  # of other things
     return Said(
@@ -446,7 +450,7 @@ def _said(description: str, axes: frozenset[str], others: frozenset[str], *, who
         marks=tuple(
             int(match[1] or match[2]) for match in _matches(_MARKS, description, alone=False)
         ),
-        is_sorted=_match(_SORTED, description) is not None,
+        is_sorted=_match(_SORTED, description) is not None or are_in_time,
         are_distinct=False if _match(_REPEATED, description) else is_distinct,
         bits=int(bits["bits"]) if bits else None,
         are_signed=bits is not None and bits["signed"] is not None,
