@@ -68,6 +68,11 @@ from pytest_fib.data._selection import (
     Served as Served,
     Shape as Shape,
 )
+from pytest_fib.data._sentence import (
+    Circumstance as Circumstance,
+    Part as Part,
+    Sentence as Sentence,
+)
 from pytest_fib.data._solution import (
     Binding as Binding,
     BuildSpec as BuildSpec,

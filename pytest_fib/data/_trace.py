@@ -6,9 +6,17 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from ._base import NON_FINITE, Raw, Record, Size, Text, is_none, part
+from ._sentence import Part, Sentence, in_words
 from ._text import shortened
 from ._workload import Workload
 
@@ -81,7 +89,7 @@ def _are_wrong(names: Sequence[str]) -> str:
     return f"{shortened(names, 3)} {'is' if len(names) == 1 else 'are'} wrong"
 
 
-class Diagnosis(Record):
+class Diagnosis(Record):  # noqa: PLW1641  (dicts have no hash either)
     """Why an evaluation failed, for programs; a log or a terminal renders it.
 
     `pattern` names what the wrong outputs look like ("one factor"), or is empty where there are
@@ -92,7 +100,7 @@ class Diagnosis(Record):
     outputs that are wrong, `elsewhere` those that are with other inputs that were tried. `tiles`
     has the axes at whose end the sentence guesses a rest after tiles, and their size. `shown_by` is
     the workload that shows the pattern, where it isn't that of the evaluation: most often a larger
-    one.
+    one. The sentence consists of `parts`, which records lack.
     """
 
     sentence: str
@@ -108,6 +116,22 @@ class Diagnosis(Record):
     shown_by: Annotated[
         Workload | None, BeforeValidator(_of_axes_alone), Field(exclude_if=is_none)
     ] = None
+    _parts: Sentence = PrivateAttr(default=())
+
+    @property
+    def parts(self) -> Sentence:
+        """What the sentence consists of; the whole of it where that isn't known, as of a record."""
+        return self._parts or (self.sentence,)
+
+    def with_parts(self, *parts: str | Part) -> Self:
+        """The same with another sentence, of these parts."""
+        found = self.model_copy(update={"sentence": in_words(parts)})
+        found._parts = parts
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        # A record's sentence is the same, of whatever parts it was made.
+        return isinstance(other, Diagnosis) and dict(self) == dict(other)
 
     @property
     def headline(self) -> str:

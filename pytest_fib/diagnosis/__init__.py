@@ -1,8 +1,7 @@
 """What a wrong output looks like, and where."""
 
+from pytest_fib.diagnosis import _parts
 from pytest_fib.diagnosis._agreement import (
-    EXPECTED as EXPECTED,
-    NAMED as NAMED,
     agreed as agreed,
     as_at_other_sizes as as_at_other_sizes,
     claims_more as claims_more,
@@ -10,7 +9,6 @@ from pytest_fib.diagnosis._agreement import (
     says_the_same as says_the_same,
     wrong_share as wrong_share,
 )
-from pytest_fib.diagnosis._detectors import without_rounding as without_rounding
 from pytest_fib.diagnosis._diagnose import (
     VAGUE_PATTERNS as VAGUE_PATTERNS,
     diagnose as diagnose,
@@ -18,10 +16,13 @@ from pytest_fib.diagnosis._diagnose import (
 )
 from pytest_fib.diagnosis._experiments import Conditions as Conditions
 from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
-from pytest_fib.diagnosis._localize import (
-    VERY_LAST as VERY_LAST,
+from pytest_fib.diagnosis._parts import (
+    first as first,
+    has as has,
+    saying as saying,
     with_guessed_tiles as with_guessed_tiles,
     without_guess as without_guess,
+    without_rounding as without_rounding,
 )
 from pytest_fib.diagnosis._wrong_output import (
     CallContext as CallContext,
@@ -30,3 +31,5 @@ from pytest_fib.diagnosis._wrong_output import (
     is_readable as is_readable,
     take as take,
 )
+
+parts = _parts

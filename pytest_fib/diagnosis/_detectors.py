@@ -1,10 +1,10 @@
 """What kind of bug does a wrong output look like?
 
 A detector examines samples of one wrong output and yields what it recognises, most specific first:
-a pattern, and a sentence that follows the output's name. To add one, write the function and put it
-into ``SPECIFIC``, where the first that recognises something decides, or into ``GENERAL``, which
-comes after the hypotheses about inputs. If the wrong elements hold other known values, no detector
-is needed, but a line in ``_other_values``.
+a pattern, and the parts of a sentence that follow the output's name. To add one, write the function
+and put it into ``SPECIFIC``, where the first that recognises something decides, or into
+``GENERAL``, which comes after the hypotheses about inputs. If the wrong elements hold other known
+values, no detector is needed, but a line in ``_other_values``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import TypeAlias
 
 import torch
 
-from pytest_fib.data import Diagnosis, shortened
+from pytest_fib.data import Sentence, shortened
+from pytest_fib.diagnosis import _parts as parts
 from pytest_fib.diagnosis._experiments import correlation, errors_of_moved_inputs
 from pytest_fib.diagnosis._fits import factor_or_offset
 from pytest_fib.diagnosis._localize import (
-    ONLY_WHERE,
     how_many,
     localize,
     shares_filled,
     where,
     wrong_along,
 )
+from pytest_fib.diagnosis._parts import WRONG
 from pytest_fib.diagnosis._wrong_output import (
     COMMON,
     FEW,
@@ -46,7 +47,7 @@ from pytest_fib.verdict import PRECISION
 from pytest_fib.workloads import bits, once, row_major_strides
 
 OtherValues: TypeAlias = tuple[str, str, torch.Tensor, torch.Tensor | None]
-Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, str]]]
+Detector: TypeAlias = Callable[[WrongOutput, Failure], Iterator[tuple[str, Sentence]]]
 
 #: The share of wrong elements that a detector must explain; and that is more than a few.
 MOST, SOME = 0.5, 0.1
@@ -59,9 +60,6 @@ SLICES, LEAST_MARKS, MARKS, MOST_SLICES = 64, 4, 24, 8192
 #: The most slices that may equal a wrong one, on average, if it is to be a mix-up; and the most
 #: that may equal any of them.
 MOST_ALIKE, MOST_LIKE = 1.5, 512
-#: What is rounded again and again, averaged or taken a logarithm of has other errors than its
-#: dtype's: none is named.
-ROUNDING = "like those of rounding or of cancellation"
 #: The largest errors, as a share of a row's scale, that are said to be like those of rounding, and
 #: that are called small.
 LIKE_ROUNDING, SMALL = 0.008, 0.08
@@ -81,30 +79,24 @@ FAINT = 2.0**-10
 ROUNDING_SHARE = 0.15
 
 
-def without_rounding(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis, which doesn't say that errors are like those of rounding."""
-    sentence = diagnosis.sentence.replace(f", {ROUNDING}", "")
-    return diagnosis.model_copy(update={"sentence": sentence})
-
-
-def _where_those(output: WrongOutput, which: torch.Tensor) -> str:
+def _where_those(output: WrongOutput, which: torch.Tensor) -> Sentence:
     """The place of some wrong elements; others may be wrong because of them."""
     return where(replace(output, wrong=output.wrong & which))
 
 
-def _wrong_flag(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _wrong_flag(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """A bool that is wrong beside numbers, which may follow from it: not one for each of them."""
     all_wrong = output.count == output.total and not output.is_number
     others = [other for other in failure.outputs if other is not output]
     is_flag = bool(others) and all(other.shape != output.shape for other in others)
     if all_wrong and is_flag and not vary(output.wrong_sample.got):
-        yield "wrong flag", _wrong(output)
+        yield "wrong flag", (_wrong(output),)
 
 
 # ---- values that no element should have ----
 
 
-def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """Elements that keep their value in each call, so that they are never written.
 
     With a single call, only if two bytes tell poison from numbers.
@@ -121,32 +113,34 @@ def _never_written(output: WrongOutput, failure: Failure) -> Iterator[tuple[str,
         poison_left &= same.view(output.shape)
     if share(poison_left.reshape(-1)[at]) >= MOST:
         place = _where_those(output, poison_left)
-        yield "unwritten", f"never written{'' if place == ' everywhere' else place}"
+        yield "unwritten", ("never written", *(() if place == (parts.Everywhere(),) else place))
 
 
-def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """NaN and infinities that are not expected, or that are missing."""
     got, expected = output.wrong_sample.got, output.wrong_sample.expected
     infinite = got.isinf() & expected.isfinite()
     lost = got.isfinite() & expected.isinf()
     opposite = got.isinf() & expected.isinf() & (got != expected)
     if share(opposite) >= SOME and share(infinite | lost | opposite) >= MOST:
-        yield "infinity", f"wrong infinities{where(output)}"
+        yield "infinity", ("wrong infinities", *where(output))
     extra, missing = ~got.isfinite() & expected.isfinite(), got.isfinite() & ~expected.isfinite()
     if min(share(extra), share(missing)) >= SOME and share(extra | missing) >= NEARLY_ALL:
         pattern, special = "infinity", f"{float(got[extra][0]):g}"
         if special == "nan":
             pattern, special = "nan", "NaN"
-        yield pattern, f"{special} where numbers are expected, and vice versa{where(output)}"
+        words = f"{special} where numbers are expected, and vice versa"
+        yield pattern, (words, *where(output))
     if share(~got.isfinite() & expected.isfinite()) >= MOST and infinite.any():
         kinds = torch.unique(got[infinite]).tolist()
         special = f"{kinds[0]:g}" if len(kinds) == 1 else "infinities"
         those = output.got.double().isinf()
         if int(got.isnan().sum()) > int(infinite.sum()):
             special, those = f"NaN and {special}", ~output.got.double().isfinite()
-        words = _instead(special, _where_those(output, those), "numbers are")
+        said = _instead(special, _where_those(output, those), "numbers are")
         are_all = share(take(those, output.wrong_sample.at).bool()) >= NEARLY_ALL
-        yield "infinity", words if are_all else f"{words}, and wrong {how_many(output)} in all"
+        in_all = () if are_all else (f", and {WRONG}", how_many(output), "in all")
+        yield "infinity", (*said, *in_all)
     if share(got.isnan() & ~expected.isnan()) >= MOST:
         yield "nan", _instead("NaN", where(output), _numbers_in_words(expected[got.isnan()]))
     rounded = expected.to(output.got.dtype).double()
@@ -163,24 +157,24 @@ def _numbers_in_words(expected: torch.Tensor) -> str:
     return "infinity is" if bool(expected.isinf().all()) else "numbers and infinities are"
 
 
-def _instead(values: str, place: str, right: str) -> str:
+def _instead(values: str, place: Sentence, right: str) -> Sentence:
     """The values at some place, and the expected ones, unless a place has words for both."""
-    if place == f" {ONLY_WHERE} {right} expected":
-        return f"{values} where {right} expected"
-    says_both = place.endswith("expected")
-    return f"{values}{place}" if says_both else f"{values}{place}, where {right} expected"
+    if place == (parts.OnlyExpected(right.removesuffix(" is")),):
+        return (f"{values} where {right} expected",)
+    says_both = isinstance(place[-1], parts.Expected | parts.Wherever)
+    return (values, *place) if says_both else (values, *place, f", where {right} expected")
 
 
-def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     sample = output.wrong_sample
     value = sample.got[0]
     if not output.is_number or output.total < FEW or vary(sample.got):
         return
     if value == 0:
-        known = _scalars_of_zero(output, failure) if output.count > FEW else ""
+        known = _scalars_of_zero(output, failure) if output.count > FEW else ()
         is_copied = _is_given(sample.expected[0], failure)
         words = "zeros" if is_copied else _zeros(output, sample.expected)
-        yield "zeros", f"{words}{where(output, left_out=True)}{known}"
+        yield "zeros", (words, *where(output, left_out=True), *known)
     elif (
         len(sample.at) >= 4
         and vary(sample.expected)
@@ -189,9 +183,9 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str
         and not _is_of_an_input(output, failure)
     ):
         name = _scalar_of(output, value, failure)
-        said = f"{output.digits(value)}{f' (which is {name})' if name else ''}"
-        words = f"the same value, {said},{where(output, left_out=True)}"
-        yield "constant", words
+        number = parts.Number(output.digits(value), before=", ", after="" if name else ",")
+        named = (parts.Name(name), ",") if name else ()
+        yield "constant", ("the same value", number, *named, *where(output, left_out=True))
 
 
 def _is_given(value: torch.Tensor, failure: Failure) -> bool:
@@ -217,24 +211,23 @@ def _scalar_of(output: WrongOutput, value: torch.Tensor, failure: Failure) -> st
     return near[0] if len(near) == 1 else ""
 
 
-def _scalars_of_zero(output: WrongOutput, failure: Failure) -> str:
-    """``, where alpha is 0``: a factor that is 0 explains zeros; an integer may be a flag.
+def _scalars_of_zero(output: WrongOutput, failure: Failure) -> Sentence:
+    """The factors that are 0, which explains zeros; an integer may be a flag.
 
     None if there are as many zeros where none of these is 0.
     """
     context = failure.context
     names = [name for name, x in context.inputs.items() if type(x) is float and x == 0]
     if not names:
-        return ""
+        return ()
     outputs = context.outputs(dict.fromkeys(names, 1.0)) if context.outputs else None
     other = (outputs or {}).get(output.name)
     if other is None or other.shape != output.got.shape:
         zeros = 0.0
     else:
         zeros = share(take(other, output.wrong_sample.at) == 0)
-    if zeros > MOST:
-        return ""
-    return f", where {' and '.join(names)} {'is' if len(names) == 1 else 'are'} 0"
+    verb = "is" if len(names) == 1 else "are"
+    return () if zeros > MOST else (parts.WhereZero(f"{' and '.join(names)} {verb}"),)
 
 
 def _zeros(output: WrongOutput, expected: torch.Tensor) -> str:
@@ -250,7 +243,7 @@ def _is_common(output: WrongOutput, value: torch.Tensor) -> bool:
     return share(output.any_sample.expected == value) > COMMON
 
 
-def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """Integers that are what fewer bits hold of the expected ones."""
     if output.got.is_floating_point() or not output.is_number:
         return
@@ -264,14 +257,14 @@ def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]
             continue
         if share(difference & (2**width - 1) == 0) >= NEARLY_ALL:
             blocks = " (or counted in blocks of 256)" if width == BYTE else ""
-            yield "wrapped", f"wrapped around, as if of {width} bits{blocks}{where(output)}"
+            yield "wrapped", (f"wrapped around, as if of {width} bits{blocks}", *where(output))
             return
 
 
 # ---- values of other elements or tensors ----
 
 
-def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     if not output.is_number:
         return
     for pattern, words, values, known in _other_values(output, failure):
@@ -281,12 +274,12 @@ def _held_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, s
         if output.holds(values, known, exact=pattern == "copied input"):
             has_no_place = pattern == "transposed" and _is_mostly_wrong(output)
             place = where(output)
-            if place.startswith(f" {ONLY_WHERE}"):  # what is right may be so elsewhere as well
-                yield pattern, f"wrong{place}, and {words} there"
+            if isinstance(place[0], parts.OnlyExpected):  # what is right may hold it elsewhere too
+                yield pattern, (WRONG, *place, f", and {words} there")
             elif pattern == "copied input" and _is_copy(output, words, failure):
-                yield pattern, f"{words} everywhere (wrong {how_many(output)})"
+                yield pattern, (words, parts.Everywhere(), f"({WRONG}", how_many(output), ")")
             else:
-                yield pattern, words if has_no_place else words + place
+                yield pattern, (words, *(() if has_no_place else place))
 
 
 def _is_copy(output: WrongOutput, words: str, failure: Failure) -> bool:
@@ -353,7 +346,7 @@ def _is_mostly_wrong(output: WrongOutput) -> bool:
     return output.count >= MOST * output.total * filled
 
 
-def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     values = output.any_sample.expected
     are_two = not output.got.is_floating_point() and len(torch.unique(values)) < 3
     if not output.is_number or are_two:
@@ -367,8 +360,9 @@ def _permuted(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]
             elif len(moves) < int(wrong_along(output, dim).sum()):
                 where_from = f"{', '.join(texts[:4])} and more"
             in_moved = output.total * len(texts) / size
-            extent = "" if output.count >= NEARLY_ALL * in_moved else f", {how_many(output)}"
-            yield "permuted", f"right values at the wrong {output.axis(dim)}: {where_from}{extent}"
+            extent = () if output.count >= NEARLY_ALL * in_moved else (",", how_many(output))
+            words = f"right values at the wrong {output.axis(dim)}: {where_from}"
+            yield "permuted", (words, *extent)
 
 
 def _moves(output: WrongOutput, dim: int) -> list[tuple[int, int]] | None:
@@ -428,33 +422,32 @@ def _kinds(same: torch.Tensor, slices: torch.Tensor) -> tuple[float, int]:
 # ---- which elements are wrong, whatever their values ----
 
 
-def _dense_location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _dense_location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     location = localize(output)
     if location and location.dense and location.name not in ("everywhere", "one element"):
         yield from _location(output, failure)
 
 
-def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     location = localize(output)
     if output.total < FEW:
-        yield "everywhere" if output.count == output.total else "scattered", _wrong(output)
+        yield "everywhere" if output.count == output.total else "scattered", (_wrong(output),)
     else:
         name = location.name if location else "scattered"
-        yield name, f"{_wrong(output)}{where(output)}"
-        yield "scattered", f"{_wrong(output)} {how_many(output)}"
+        yield name, (_wrong(output), *where(output))
+        yield "scattered", (_wrong(output), how_many(output))
 
 
-def _wrong(output: WrongOutput) -> str:
+def _wrong(output: WrongOutput) -> str | parts.Way:
     """``wrong``; for bools, which way if it is the same for all."""
     sides = [] if output.is_number else torch.unique(output.wrong_sample.got).tolist()
-    one_way = {0.0: "False where True is expected", 1.0: "True where False is expected"}
-    return one_way[sides[0]] if len(sides) == 1 else "wrong"
+    return parts.Way(str(not sides[0]), got=str(bool(sides[0]))) if len(sides) == 1 else WRONG
 
 
 # ---- small errors ----
 
 
-def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """Every element is rounded toward zero, where half of them should be rounded away from it."""
     precision, sample = PRECISION.get(output.got.dtype), output.any_sample
     got, expected = sample.got.abs(), sample.expected.abs()
@@ -465,7 +458,7 @@ def _rounded_toward_zero(output: WrongOutput, failure: Failure) -> Iterator[tupl
     below = (expected[normal] - got[normal]) / step
     if share((below > -0.05) & (below < 1.05)) >= 0.98 and _is_half(below, expected[normal], step):
         words = "every element is rounded toward zero, not to the nearest number"
-        yield "rounded toward zero", words
+        yield "rounded toward zero", (words,)
 
 
 def _is_half(below: torch.Tensor, expected: torch.Tensor, step: torch.Tensor) -> bool:
@@ -476,13 +469,13 @@ def _is_half(below: torch.Tensor, expected: torch.Tensor, step: torch.Tensor) ->
     """
     mantissa = expected.frexp().mantissa
     sort = 2 * (mantissa >= 0.75).int() + (expected / step).floor().remainder(2).int()
-    parts = [below[(sort == k) & (mantissa > 0.5)] for k in range(4)]
-    seen = [part for part in parts if len(part)]
-    half = [abs(float(part.mean()) - 0.5) < 0.1 + len(part) ** -0.5 for part in seen]
+    sorts = [below[(sort == k) & (mantissa > 0.5)] for k in range(4)]
+    seen = [each for each in sorts if len(each)]
+    half = [abs(float(each.mean()) - 0.5) < 0.1 + len(each) ** -0.5 for each in seen]
     return len(seen) > 1 and all(half)
 
 
-def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """Small errors of every element; those of rounding change with the inputs."""
     if not output.got.is_floating_point():
         return
@@ -502,14 +495,14 @@ def _small_errors(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, 
     if not _like_rounding(error) or share(sample.error[sample.finite] != 0) < MOST:
         return
     are_seen = sample.error[sample.finite].abs() > FAINT * rms(sample.error[sample.finite])
-    extent = "everywhere" if share(are_seen) >= NEARLY_ALL else "in most elements"
-    words = f"errors of {100 * size:.2g} % of a row's scale {extent}"
+    extent = parts.Everywhere() if share(are_seen) >= NEARLY_ALL else "in most elements"
+    words = f"errors of {100 * size:.2g} % of a row's scale"
     moved = errors_of_moved_inputs(output, failure, MOVED * size)
     if moved is None:
-        yield "small errors", words
+        yield "small errors", (words, extent)
     elif abs(correlation(take(moved, rows.at), rows.error, beside=rows.expected)) < RELATED:
-        like_rounding = f", {ROUNDING}" if size < LIKE_ROUNDING else ""
-        yield "lower precision", f"{words}{like_rounding}"
+        like_rounding = (parts.LikeRounding(),) if size < LIKE_ROUNDING else ()
+        yield "lower precision", (words, extent, *like_rounding)
 
 
 def _like_rounding(error: torch.Tensor) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, product
 from math import inf, log10
+from types import UnionType
 
 import torch
 
-from pytest_fib.data import Diagnosis
+from pytest_fib.data import Diagnosis, Part, Sentence
+from pytest_fib.diagnosis import _parts as parts
 from pytest_fib.diagnosis._detectors import GENERAL, SPECIFIC, Detector
 from pytest_fib.diagnosis._experiments import (
     holds_elsewhere,
@@ -23,17 +24,16 @@ from pytest_fib.diagnosis._localize import (
     LAST,
     PADDING,
     Location,
-    at_index,
     counted,
     held,
     how_many,
     localize,
     shares_filled,
-    without_guess,
+    with_place,
     without_lone_indices,
-    without_place,
     wrong_along,
 )
+from pytest_fib.diagnosis._parts import AND, WRONG, is_in, replaced, saying, without_guess
 from pytest_fib.diagnosis._where_input import only_where
 from pytest_fib.diagnosis._wrong_output import (
     EVIDENCE,
@@ -67,16 +67,8 @@ OF_THESE_INPUTS = (
 OF_MEMORY = ("unwritten", "stale")
 #: Patterns of what a scalar may bound, so that only without it numbers overflow.
 NOT_FINITE = ("infinity", "nan")
-#: What a place says of what is expected there.
-WHERE_EXPECTED = re.compile(r"\bwhere \S+ is expected$")
 #: Patterns of values that those may hold as well that are right.
 HELD_BY_RIGHT_ONES = ("copied input", "swapped outputs", "zeros")
-#: What a place says of how much is wrong there.
-PARTLY = re.compile(r"\bin ([\d.e+-]+ % of elements) at\b")
-#: At how many indices of a dimension elements are wrong, in a sentence.
-COUNTED_ALONG = re.compile(r"at \d+ of \d+ along \w+(?! and\b|:)")
-#: At how many of all elements an output is wrong, in a sentence that doesn't say so itself.
-COUNTED_OF_ALL = re.compile(r"(?<!wrong )\bat (\d+ of \d+ elements)")
 #: The least share of a row that is wrong for the row to be named.
 SOME_OF_ROW = 0.4
 #: The share of wrong elements, over that of another output, below which these say little.
@@ -104,7 +96,7 @@ def diagnose(
         return diagnosis
     says_nothing = diagnosis.pattern in VAGUE_PATTERNS and diagnosis.output == worst.name
     if says_nothing and worst.check != "elements":  # single elements may all be within their bound
-        return diagnosis.model_copy(update={"sentence": worst.describe(), "vague": False})
+        return diagnosis.with_parts(worst.describe()).model_copy(update={"vague": False})
     details = (*detail_lines(worst.describe()), *diagnosis.details)
     return diagnosis.model_copy(update={"details": details})
 
@@ -120,9 +112,9 @@ def explain(failure: Failure) -> Diagnosis:
     if diagnosis is None:
         raise ValueError("there are no outputs with elements")
     diagnosis = _only_where(diagnosis, failure)
-    if diagnosis.pattern in VAGUE_PATTERNS and (conditions := str(right_with(outputs, failure))):
-        sentence = f"{diagnosis.sentence}{conditions}"
-        return diagnosis.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
+    if diagnosis.pattern in VAGUE_PATTERNS and str(conditions := right_with(outputs, failure)):
+        found = saying(diagnosis, *diagnosis.parts, conditions)
+        return found.model_copy(update={"pattern": "follows an input"})
     is_of_values = diagnosis.pattern not in (*VAGUE_PATTERNS, *NOT_FINITE)
     if is_of_values and (circumstance := only_with(outputs, failure)):
         return qualified(diagnosis, circumstance)
@@ -133,24 +125,26 @@ def _only_where(diagnosis: Diagnosis, failure: Failure) -> Diagnosis:
     """The diagnosis, with elements of an input that say where in place of a place, if any do."""
     output = next(each for each in failure.outputs if each.name == diagnosis.output)
     location = localize(output)
-    counted_along = COUNTED_ALONG.search(diagnosis.sentence)
-    places = [
-        *([location.phrase] if location else []),
-        how_many(output),
-        *([counted_along[0]] if counted_along else []),
-    ]
-    place = next((each for each in places if f" {each}" in diagnosis.sentence), None)
+    places = [location.phrase] if location else []
+    places += [(how_many(output),), *_counted_along(diagnosis.parts)]
+    place = next((each for each in places if is_in(each, diagnosis.parts)), None)
     is_only_wrong = diagnosis.pattern in (*VAGUE_PATTERNS, diagnosis.place)
     if output.count == output.total or diagnosis.tiles or not (is_only_wrong or place):
         return diagnosis
-    words = only_where(output, failure, _elsewhere(output, failure))
-    if not words or (re.search(r" isn't [-\d]", words) and not is_only_wrong):
+    elements = only_where(output, failure, _elsewhere(output, failure))
+    if elements is None or (elements.left_out and not is_only_wrong):
         return diagnosis
+    if is_only_wrong or place is None:
+        found = saying(diagnosis, f"{output.name}:", WRONG, elements)
+        return found.model_copy(update={"pattern": "follows an input"})
     found = without_guess(diagnosis)
-    if is_only_wrong:
-        sentence = f"{output.name}: wrong {words}"
-        return found.model_copy(update={"sentence": sentence, "pattern": "follows an input"})
-    return found.model_copy(update={"sentence": found.sentence.replace(str(place), words, 1)})
+    return saying(found, *replaced(place, (elements,), found.parts))
+
+
+def _counted_along(sentence: Sentence) -> list[Sentence]:
+    """At how many indices of a dimension elements are wrong, if that is a place by itself."""
+    pairs = zip(sentence, (*sentence[1:], ""), strict=True)
+    return [(part,) for part, after in pairs if type(part) is parts.Along and after != AND]
 
 
 def _in_order(outputs: list[WrongOutput], failure: Failure) -> list[WrongOutput]:
@@ -182,12 +176,12 @@ def _detected(
 ) -> Diagnosis | None:
     for detect in detectors:
         for output in outputs:
-            for pattern, sentence in detect(output, failure):
+            for pattern, said in detect(output, failure):
                 is_of_values = detect in SPECIFIC and pattern not in OF_THESE_INPUTS
                 if is_of_values and _is_less_wrong(output, failure):
                     continue
                 location = localize(output)
-                named = location if location and location.phrase in sentence else None
+                named = location if location and is_in(location.phrase, said) else None
                 is_place = named is not None and pattern == named.name
                 if not (
                     is_place
@@ -196,8 +190,8 @@ def _detected(
                 ):
                     continue
                 if named is None or pattern in OF_MEMORY:
-                    return _diagnosis(pattern, sentence, output, location)
-                if found := _at_held_place(pattern, sentence, output, failure, named):
+                    return _diagnosis(pattern, said, output, location)
+                if found := _at_held_place(pattern, said, output, failure, named):
                     return found
     return None
 
@@ -215,7 +209,7 @@ def _is_less_wrong(output: WrongOutput, failure: Failure) -> bool:
 
 
 def _at_held_place(
-    pattern: str, sentence: str, output: WrongOutput, failure: Failure, location: Location
+    pattern: str, said: Sentence, output: WrongOutput, failure: Failure, location: Location
 ) -> Diagnosis | None:
     """The diagnosis with what of the place that it names is so with all other inputs.
 
@@ -232,19 +226,24 @@ def _at_held_place(
     if says_where and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):
         place = None  # only certain values are wrong, so these may say where; or nobody knows
     if place is location:
-        return _diagnosis(pattern, sentence, output, location)
+        return _diagnosis(pattern, said, output, location)
     is_place = pattern == location.name
     if place is None and is_place:
         return None
     others = [other for other, _ in _elsewhere(output, failure)]
-    words = place.phrase if place else counted(location, output, others)
-    expected = WHERE_EXPECTED.search(location.phrase)
+    phrase = place.phrase if place else counted(location, output, others)
+    expected = _expected(location.phrase)
     # Else what is expected here is so by chance.
     is_expected = not any(shares_filled(other)[1] for other in others)
-    if expected and is_expected and not (place and WHERE_EXPECTED.search(place.phrase)):
-        words += f", {expected[0]}"
-    sentence = without_place(sentence, location, words)
-    return _diagnosis(place.name if place and is_place else pattern, sentence, output, place)
+    if is_expected and not (place and _expected(place.phrase)):
+        phrase += expected
+    said = with_place(said, location, phrase)
+    return _diagnosis(place.name if place and is_place else pattern, said, output, place)
+
+
+def _expected(place: Sentence) -> Sentence:
+    """What a place says of what is expected there, beside another place."""
+    return tuple(parts.Expected(part.value) for part in place if isinstance(part, parts.Expected))
 
 
 def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) -> Location | None:
@@ -255,15 +254,13 @@ def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) 
         for name, value in failure.context.inputs.items()
         if type(value) is int and len({each.context.inputs[name] for _, each in sides}) > 1
     ]
-    expected = WHERE_EXPECTED.search(location.phrase)
-    where = f", {expected[0]}" if expected else ""
     for name, dim in product(scalars, range(len(output.shape))):
         index = failure.context.inputs[name]
         found = [wrong_along(each, dim).nonzero()[:, 0].tolist() for each, _ in sides]
         is_that = found == [[each.context.inputs[name]] for _, each in sides]
         if is_that and share(output.wrong.movedim(dim, 0)[index].reshape(-1)) >= SOME_OF_ROW:
-            words = at_index(output.axis(dim), index)
-            return replace(location, phrase=f"{words}, which is {name}{where}")
+            at = parts.At(output.axis(dim), (index,), output.shape[dim])
+            return replace(location, phrase=(at, f", which is {name}", *_expected(location.phrase)))
     return None
 
 
@@ -295,24 +292,32 @@ def _is_seen_elsewhere(
 
 
 def _diagnosis(
-    pattern: str, sentence: str, output: WrongOutput, location: Location | None
+    pattern: str, said: Sentence, output: WrongOutput, location: Location | None
 ) -> Diagnosis:
     elements = _worst_elements(output)
     if pattern in HELD_BY_RIGHT_ONES:
-        sentence = PARTLY.sub(r"where it is wrong: in \1 at", sentence)
-        if pattern != "zeros":
-            sentence = COUNTED_OF_ALL.sub(r"where it is wrong: at \1", sentence)
-    tiles = location.tiles if location and location.phrase in sentence else {}
-    return Diagnosis(
-        sentence=f"{output.name}: {sentence}",
+        how_much = parts.Partly if pattern == "zeros" else parts.Partly | parts.Count
+        said = _of_wrong_ones(said, how_much)
+    diagnosis = Diagnosis(
+        sentence="",
         output=output.name,
         element=elements[0],
         vague=pattern in VAGUE_PATTERNS or (output.count < FEW and pattern != "wrong flag"),
         pattern=pattern,
         place=location.name if location else "",
-        tiles=dict(tiles),
         details=detail_lines(*elements),
     )
+    return saying(diagnosis, f"{output.name}:", *said)
+
+
+def _of_wrong_ones(said: Sentence, how_much: type[Part] | UnionType) -> Sentence:
+    """The same, where how much has a pattern is said of wrong elements: right ones may have it."""
+    found: list[str | Part] = []
+    for before, part in zip(("", *said), said, strict=False):
+        is_said = before in (WRONG, f"({WRONG}")
+        found += ["where it is wrong:"] if isinstance(part, how_much) and not is_said else []
+        found.append(part)
+    return tuple(found)
 
 
 def _worst_elements(output: WrongOutput) -> list[str]:
@@ -362,13 +367,13 @@ def _misread_input(outputs: Sequence[WrongOutput], failure: Failure) -> Diagnosi
         if not holds_for_other_seeds(hypothesis, outputs, context, whole=whole):
             continue
         if whole:
-            return _diagnosis(hypothesis.pattern, f"as if {hypothesis.words}", outputs[0], None)
+            return _diagnosis(hypothesis.pattern, (f"as if {hypothesis.words}",), outputs[0], None)
         partial = partial or hypothesis
     location = localize(outputs[0])
     if partial is None or location is None or not _is_part(location, outputs[0]):
         return None
-    sentence = f"as if {partial.words}, {location.phrase}"
-    return _at_held_place(partial.pattern, sentence, outputs[0], failure, location)
+    said = (f"as if {partial.words},", *location.phrase)
+    return _at_held_place(partial.pattern, said, outputs[0], failure, location)
 
 
 def _is_part(location: Location, output: WrongOutput) -> bool:

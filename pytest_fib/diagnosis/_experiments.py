@@ -8,7 +8,6 @@ is 0, a term is wrong of which it is a part.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pytest_fib.data import InputRule, kinds
+from pytest_fib.data import InputRule, Part, kinds
 from pytest_fib.diagnosis._hypotheses import InputHypothesis, another_number, input_hypotheses
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
@@ -39,9 +38,6 @@ LEAST_STEPS = 2.0
 LESS = 0.125
 #: The share of elements that have to stay the same.
 MOST = 0.5
-#: What outputs are wrong in, and with which inputs they are right, in a sentence.
-IN_WHAT = re.compile(r", in what depends on (\w+(?:(?:, \w+)* and \w+)?)")
-RIGHT_IF = re.compile(r", but right if ([^()]+?)(?=$| \()")
 #: Numbers from which on 0 is far from them.
 FAR = 0.01
 #: Errors of so many times their bound are clearly wrong.
@@ -129,7 +125,7 @@ def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor)
 
 
 @dataclass(frozen=True)
-class Conditions:
+class Conditions(Part):
     """What makes wrong outputs right, in words: inputs that are 0, and other conditions on inputs.
 
     What an input is a factor of vanishes where that is 0: the error is in that, or in the input's
@@ -144,16 +140,6 @@ class Conditions:
         listed = f"{', '.join(first)} and {last}" if first else last
         zeros = f", in what depends on {listed}" if listed else ""
         return f"{zeros}, but right if {' or '.join(self.others)}" if self.others else zeros
-
-    @classmethod
-    def of(cls, sentence: str) -> tuple[Conditions, str]:
-        """Those that a sentence ends with, and the words they are said in."""
-        zeros, others = IN_WHAT.search(sentence), RIGHT_IF.search(sentence)
-        found = cls(
-            tuple(re.split(", | and ", zeros[1])) if zeros else (),
-            tuple(others[1].split(" or ")) if others else (),
-        )
-        return found, "".join(each[0] for each in (zeros, others) if each)
 
     def also_in(self, other: Conditions) -> Conditions:
         """Those of them that another has too."""

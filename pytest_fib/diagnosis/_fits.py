@@ -8,7 +8,8 @@ from math import floor, inf, isfinite, log, log10, nan, sqrt
 
 import torch
 
-from pytest_fib.data import format_distinct
+from pytest_fib.data import Sentence, format_distinct
+from pytest_fib.diagnosis import _parts as parts
 from pytest_fib.diagnosis._localize import localize, where
 from pytest_fib.diagnosis._wrong_output import (
     FEW,
@@ -124,7 +125,7 @@ def _changes(output: WrongOutput, failure: Failure) -> bool:
     return share(moved > 2 * sample.bound) > 0.5
 
 
-def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, str]]:
+def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sentence]]:
     """One factor or offset for all elements, or for the wrong ones; or one factor for each row.
 
     If the wrong elements have no pattern, rows come first: in wrong rows some elements may pass.
@@ -133,17 +134,18 @@ def factor_or_offset(output: WrongOutput, failure: Failure) -> Iterator[tuple[st
     if not output.is_number or _changes(output, failure):
         return
     if vary(output.any_sample.expected.abs()):
-        yield from _one_number(output, failure, output.any_sample, "every element is ", "")
+        yield from _one_number(output, failure, output.any_sample, ())
     if localize(output) is None:
         yield from _factor_per_row(output)
     if vary(output.wrong_sample.expected.abs()):
-        yield from _one_number(output, failure, output.wrong_sample, "", where(output))
+        yield from _one_number(output, failure, output.wrong_sample, where(output))
     yield from _factor_per_row(output)
 
 
 def _one_number(
-    output: WrongOutput, failure: Failure, sample: Sample, which: str, place: str
-) -> Iterator[tuple[str, str]]:
+    output: WrongOutput, failure: Failure, sample: Sample, place: Sentence
+) -> Iterator[tuple[str, Sentence]]:
+    """One factor or offset of the elements of a sample: of those at a place, or of all."""
     left = LEFT if output.marked else LEFT_TOGETHER
     factor, offset = (LinearFit.of(sample, factor=f, left=left) for f in (True, False))
     fits = (factor, offset) if bool(_differ(sample.expected)) else (offset,)
@@ -156,10 +158,10 @@ def _one_number(
         times = _times(value, max(float(factor.error), _roundoff(output, sample, value)))
         other = None if known else _another(output, failure, value, factor=True)
         if other is None:
-            yield "one factor", f"{which}{times} x expected{place}{known}"
+            of = (f"{times} x expected", *place) if place else (parts.Factor(times),)
+            yield "one factor", (*of, *known)
         elif not place:
-            words = f"{times} x expected, {_times(other)} x with other inputs"
-            yield "one factor", f"{which}{words}"
+            yield "one factor", (parts.Factor(times).beside(_times(other)),)
     elif best is offset and (
         abs(value) > FAINT * float(sample.bound.median())
         and _are_alike(sample, value)
@@ -167,13 +169,13 @@ def _one_number(
         if is_float
         else len(sample.at) >= LEAST_OFF and abs(value - round(value)) < WHOLE
     ):
-        off = f"{which}off by {output.digits(value, '+')}{place}"
+        off, digits = "off by" if place else "every element is off by", output.digits(value, "+")
         other = _another(output, failure, value, factor=False)
         if other is None:
-            yield "one offset", off
+            yield "one offset", (off, parts.Number(digits, otherwise=("one number",)), *place)
         elif not place:
-            others = output.digits(other, "+")
-            yield "one offset", f"{off} here, by {others} with other inputs: it depends on these"
+            others = f"by {output.digits(other, '+')} with other inputs: it depends on these"
+            yield "one offset", (f"{off} {digits} here, {others}",)
 
 
 def _are_alike(sample: Sample, offset: float) -> bool:
@@ -212,10 +214,10 @@ def _varies(output: WrongOutput, sample: Sample, factor: float) -> bool:
 
     One for all lies between theirs; those that are right have 1.
     """
-    parts = sample.at[: len(sample.at) // PART * PART].view(-1, PART)
+    pieces = sample.at[: len(sample.at) // PART * PART].view(-1, PART)
     return any(
         _has_another(LinearFit.of(lines, factor=True), factor)
-        for lines in (output.rows(sample), output.sample_at(parts))
+        for lines in (output.rows(sample), output.sample_at(pieces))
         if len(lines.at) > 1 and lines.at.shape[1] >= FEW
     )
 
@@ -258,7 +260,7 @@ def _times(factor: float, error: float = 0.0) -> str:
     return format_distinct(factor, 1.0, 9)[0] if text == "1" else text
 
 
-def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
+def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, Sentence]]:
     rows = output.rows(output.wrong_sample)
     if not output.got.is_floating_point() or len(rows.at) < 2 or rows.at.shape[1] < FEW:
         return
@@ -271,28 +273,29 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, str]]:
         return  # what is left of sums that should be more, for any reason
     spread = 2 * SIGMAS * float(fit.error[good].median())  # as rounding makes it
     sums = [(side.sum(1) - 1).abs() < 1e-2 for side in (rows.got, rows.expected)]
-    to_one = "; each row sums to 1" if sums[0].all() and not sums[1].all() else ""
+    to_one = ("; each row sums to 1",) * bool(sums[0].all() and not sums[1].all())
     whole = localize(output) is not None
     rows_named = "each row" if whole else "each row that is wrong"
     if high - low <= max(ALIKE * min(abs(low), abs(low - 1)), spread):
-        yield "one factor", f"{rows_named} is {_times(low)} x expected,{where(output)}{to_one}"
+        words = f"{rows_named} is {_times(low)} x expected,"
+        yield "one factor", (words, *where(output), *to_one)
     else:
         ends = " to ".join(format_distinct(low, high, 4))
         scaled = "rows are scaled" if whole else "rows that are wrong are scaled"
-        words = f"{scaled}, by factors from {ends},{where(output)}"
-        yield "factor per row", f"{words}{to_one}"
+        words = f"{scaled}, by factors from {ends},"
+        yield "factor per row", (words, *where(output), *to_one)
 
 
-def _known(factor: float, error: float, failure: Failure) -> str:
-    """The known number that a factor equals within its standard error, if not by chance."""
+def _known(factor: float, error: float, failure: Failure) -> Sentence:
+    """The name of the number that a factor equals within its standard error, if not by chance."""
     names = list(_known_factors(failure))
     reach = max(4 * error / max(abs(factor), 1e-300), 2.0**-20)
     if 2 * reach * len(names) > BY_CHANCE or any(abs(factor / n - 1) <= reach for n in SIMPLE):
-        return ""
+        return ()
     for value, name in names:
         if abs(factor / value - 1) <= reach < abs(value - 1) / 4:
-            return f" (which is {name})"
-    return ""
+            return (parts.Name(name),)
+    return ()
 
 
 def _known_factors(failure: Failure) -> Iterator[tuple[float, str]]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
+from pytest_fib.diagnosis import _parts as parts
+from pytest_fib.diagnosis._parts import first, has, joined, replaced, without
 from pytest_fib.diagnosis._wrong_output import FEW, WrongOutput, share, take, unraveled, vary
 from pytest_fib.workloads import TILE_SIZES
 
 if TYPE_CHECKING:
     import torch
 
-    from pytest_fib.data import Diagnosis
+    from pytest_fib.data import Part, Sentence
 
 #: The name of a place at the end of an axis.
 LAST = "last tile"
@@ -33,33 +34,20 @@ RANGE = 0.4
 RIGHT, ALIKE = 0.1, 0.5
 #: From which share on those that are right, perhaps by chance, aren't counted.
 ALMOST_ALL = 0.99
-#: Indices that are listed one by one.
-MOST_LISTED = 5
 #: The least size of a dimension for its last index to be a location.
 LEAST_SIZE = 10
 #: The least power of two that kernels have as a limit, past which they leave out what there is.
 LEAST_LIMIT = 1024
-#: How a place is named that is the last element alone.
-VERY_LAST = "in the very last element"
-#: How a place is named that is nearly all.
-ALL_BUT = "everywhere but "
-EXCEPT = re.compile(r"\b(?:but|except)\b")
+#: Indices that are listed one by one.
+MOST_LISTED = 5
 #: Where only zeros or -inf are expected.
 PADDING = "padding region"
 #: How many elements that should be 0, or -inf, are right, where all others are wrong.
 LEAST_RIGHT = 3
 #: A triangle of square matrices, or their diagonal; and how many rows these have at least.
 TRIANGLE, LEAST_SQUARE = "triangle", 3
-#: How a place begins that is where some number is expected, or where it isn't.
-ONLY_WHERE, WHEREVER = "only where", "wherever"
 #: The largest number that is named as the only one that is expected.
 MOST_NAMED = 1 << 16
-#: Names of axes that sound as if an index were their size.
-_SIZES = re.compile(r"(.*_)?(size|len|length|count|dim)")
-#: How the ends of a dimension begin.
-ENDS = ("at the first ", "at the last ")
-#: A guess at a cause, in a sentence.
-_GUESSED = re.compile(r" \([^()]*\?\)")
 #: Indices of a progression; the least number of its members.
 EVERY_KTH = "every k-th"
 #: Indices at both ends of a dimension, and none between.
@@ -69,18 +57,17 @@ LEAST_MEMBERS = 4
 
 @dataclass(frozen=True)
 class Location:
-    """Where an output is wrong: the kind of place, and the place in words that follow "wrong".
+    """Where an output is wrong: the kind of place, and the place as parts that follow "wrong".
 
-    In a ``dense`` place, all elements are wrong. ``one_last`` says that it is the last index of a
-    dimension; ``tiles`` are those of which the phrase guesses a rest, by axis. ``at`` marks the
-    indices of the dimensions that the phrase names; some of them are ``listed``.
+    In a ``dense`` place, all elements are wrong. ``if_left_out`` is a guess at why, if it seems
+    that it is. ``at`` marks the indices of the dimensions that the phrase names; some of them are
+    ``listed``.
     """
 
     name: str
-    phrase: str
+    phrase: Sentence
     dense: bool = True
-    one_last: bool = False
-    tiles: Mapping[str, int] = field(default_factory=dict)
+    if_left_out: Sentence = ()
     at: Mapping[int, torch.Tensor] = field(default_factory=dict)
     listed: bool = False
 
@@ -90,37 +77,36 @@ class _Indices:
     """Some indices of one dimension.
 
     ``part`` is their share of the dimension, ``choices`` log10 of the number of sets of that kind.
-    ``listed`` indices follow no rule; ``one_last`` is one, and no tile's rest. ``tiles`` as in a
-    Location.
+    ``listed`` indices follow no rule. ``if_left_out`` as in a Location.
     """
 
     name: str
-    phrase: str
+    phrase: Sentence
     part: float
     choices: float
     listed: bool = False
-    one_last: bool = False
-    tiles: Mapping[str, int] = field(default_factory=dict)
+    if_left_out: Sentence = ()
 
 
-def where(output: WrongOutput, *, left_out: bool = False) -> str:
-    """Where an output is wrong, behind a blank; with a likely cause if it seems ``left_out``."""
+def where(output: WrongOutput, *, left_out: bool = False) -> Sentence:
+    """Where an output is wrong; with a likely cause if it seems ``left_out``."""
     location = localize(output)
     if location is None:
-        return f" {how_many(output)}"
-    return f" {location.phrase}{' (off by one?)' if left_out and location.one_last else ''}"
+        return (how_many(output),)
+    return location.phrase + location.if_left_out * left_out
 
 
-def how_many(output: WrongOutput) -> str:
+def how_many(output: WrongOutput) -> parts.Count:
     """How many elements are wrong, in place of where."""
-    return f"at {output.count} of {output.total} elements"
+    return parts.Count(output.count, output.total)
 
 
 def localize(output: WrongOutput) -> Location | None:
     """The place of the wrong elements; None if they are scattered."""
     if output.count == 1 < output.total:
         last = int(output.wrong_sample.at[0]) == output.total - 1 and output.total >= LEAST_SIZE
-        return Location(LAST, VERY_LAST) if last else Location("one element", "in one element")
+        one = Location("one element", (parts.OneElement(),))
+        return Location(LAST, (parts.VeryLast(),)) if last else one
     if _is_everywhere(output):
         return _everywhere(output)
     return _padding(output) or _triangle(output) or _along_dimensions(output)
@@ -172,22 +158,26 @@ def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutp
         return True
     sides = [_along(each, dim) for each in (output, other)]
     ends = [_end(side) for side in sides]
-    parts = sorted(side.part for side in sides if side)
-    return ends[0] is not None and ends[0] == ends[1] and parts[0] >= ALIKE * parts[1]
+    shares = sorted(side.part for side in sides if side)
+    return ends[0] is not None and ends[0] == ends[1] and shares[0] >= ALIKE * shares[1]
 
 
-def _end(indices: _Indices | None) -> str | None:
-    """Which end of a dimension some indices are, if they are one."""
-    return next((end for end in ENDS if indices and indices.phrase.startswith(end)), None)
+def _end(indices: _Indices | None) -> type[parts.End] | None:
+    """Which end of a dimension some indices are, or begin with, if they do."""
+    end = first(parts.End, indices.phrase) if indices else None
+    begins = indices is not None and indices.name == BOTH_ENDS
+    return type(end) if end else parts.First if begins else None
 
 
-def without_place(sentence: str, location: Location, place: str) -> str:
+def with_place(sentence: Sentence, location: Location, place: Sentence) -> Sentence:
     """A sentence with another place than the one that it names, and no guess at a cause of that."""
-    guess = _guess(0, or_one=True)
-    return sentence.replace(f"{location.phrase}{guess}", place).replace(location.phrase, place)
+    bare = tuple(part for part in sentence if part not in location.if_left_out)
+    return replaced(location.phrase, place, bare)
 
 
-def counted(location: Location, output: WrongOutput, others: Sequence[WrongOutput] = ()) -> str:
+def counted(
+    location: Location, output: WrongOutput, others: Sequence[WrongOutput] = ()
+) -> Sentence:
     """At how many indices of a place, in place of at which.
 
     But not along a dimension of which ``others`` are wrong at nearly all.
@@ -196,13 +186,13 @@ def counted(location: Location, output: WrongOutput, others: Sequence[WrongOutpu
     for dim, at in location.at.items():
         inside = inside.movedim(dim, 0)[at.to(inside.device)].movedim(0, dim)
     if not location.at or share(inside.reshape(-1)) < NEARLY_WHOLE:
-        return how_many(output)
+        return (how_many(output),)
     along = [
-        f"at {int(at.sum())} of {len(at)} along {output.axis(dim)}"
+        (parts.Along(int(at.sum()), len(at), output.axis(dim)),)
         for dim, at in location.at.items()
         if all(share(wrong_along(other, dim)) < NEARLY_WHOLE for other in others)
     ]
-    return " and ".join(along) or how_many(output)
+    return joined(along) or (how_many(output),)
 
 
 def _is_everywhere(output: WrongOutput) -> bool:
@@ -225,11 +215,11 @@ def _everywhere(output: WrongOutput) -> Location:
         if named or output.count == output.total:
             phrase = _joined([each.phrase for each in named.values()])
             at = {dim: _range_of(output, dim, each) for dim, each in named.items()}
-            return Location("everywhere", phrase or "everywhere", at=at)
-    return Location("everywhere", _nearly_everywhere(output))
+            return Location("everywhere", phrase or (parts.Everywhere(),), at=at)
+    return Location("everywhere", (_nearly_everywhere(output),))
 
 
-def _nearly_everywhere(output: WrongOutput) -> str:
+def _nearly_everywhere(output: WrongOutput) -> Part:
     """As _everywhere, of an output of which some elements are right."""
     sample = output.any_sample
     filled = (sample.expected != 0) & (sample.expected != -inf)
@@ -237,13 +227,13 @@ def _nearly_everywhere(output: WrongOutput) -> str:
     are_these = bool((right == ~filled).all()) and _are_spread(output, sample.at, filled)
     if are_these and int(right.sum()) >= LEAST_RIGHT and int(filled.sum()) >= FEW:
         if not output.is_number:
-            return "everywhere"  # that it is: the sentence says what is expected
+            return parts.Everywhere()  # that it is: the sentence says what is expected
         if (only := _only_value(output, sample.expected[~right])) is not None:
-            return f"{WHEREVER} {only} is expected"
+            return parts.Wherever(only)
         is_zero = bool((sample.expected[right] == 0).any())
-        return f"{WHEREVER} {'0' if is_zero else '-inf'} isn't expected"
+        return parts.Wherever("0" if is_zero else "-inf", "isn't")
     if output.count >= ALMOST_ALL * output.total:
-        return "nearly everywhere"
+        return parts.NearlyEverywhere()
     return how_many(output)
 
 
@@ -271,11 +261,11 @@ def _padding(output: WrongOutput) -> Location | None:
     place = _along_dimensions(output)
     such = every == float(value)  # where all of these are wrong, that they are says enough
     is_enough = share(take(output.wrong, output.any_sample.at[such]).bool()) >= NEARLY_WHOLE
-    words = f"{ONLY_WHERE} {value} is expected"
-    if place is None or is_enough or not place.dense or EXCEPT.search(place.phrase):
-        return Location(PADDING, words)
-    words = f"{place.phrase}, where {value} is expected"
-    return replace(place, name=PADDING, phrase=words, one_last=False)
+    left_out = parts.AllBut | parts.Except
+    if place is None or is_enough or not place.dense or has(left_out, place.phrase):
+        return Location(PADDING, (parts.OnlyExpected(value),))
+    phrase = (*place.phrase, parts.Expected(value))
+    return replace(place, name=PADDING, phrase=phrase, if_left_out=())
 
 
 def _triangle(output: WrongOutput) -> Location | None:
@@ -294,7 +284,7 @@ def _triangle(output: WrongOutput) -> Location | None:
         inside = int((wrong & where).sum())
         is_whole = inside >= NEARLY_WHOLE * len(wrong) * int(where.sum())
         if is_whole and not bool((wrong & ~where).any()):
-            return Location(TRIANGLE, words)
+            return Location(TRIANGLE, (words,))
     return None
 
 
@@ -338,20 +328,19 @@ def _along_dimensions(output: WrongOutput, dims: Sequence[int] | None = None) ->
     dense = density >= 0.5
     listed = any(each.listed for each in dimensions)
     is_said = density < 0.5 or (density < NEARLY_WHOLE and not listed)
-    some = f"in {100 * density:.2g} % of elements " if is_said else ""
+    some = (parts.Partly(f"{100 * density:.2g}"),) if is_said else ()
     phrase = some + _joined([each.phrase for each in dimensions])
-    one_last = dense and len(dimensions) == 1 and dimensions[0].one_last
-    tiles = {axis: tile for each in dimensions for axis, tile in each.tiles.items()}
+    if_left_out = dimensions[0].if_left_out if dense and len(dimensions) == 1 else ()
     if not dense:  # what isn't reached is wrong as a whole
-        phrase, tiles = _GUESSED.sub("", phrase), {}
+        phrase = without(parts.Guess, phrase)
     at = {dim: _range_of(output, dim, each) for dim, each in named.items() if each in dimensions}
-    return Location(dimensions[0].name, phrase, dense, one_last, tiles, at, listed)
+    return Location(dimensions[0].name, phrase, dense, if_left_out, at, listed)
 
 
 def _range_of(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
     """Marks the indices of a dimension that are named (bool)."""
     wrong = wrong_along(output, dim).clone()
-    has_gaps = indices.name in (EVERY_KTH, BOTH_ENDS) or indices.phrase.startswith(ALL_BUT)
+    has_gaps = indices.name in (EVERY_KTH, BOTH_ENDS) or has(parts.AllBut, indices.phrase)
     if not (indices.listed or has_gaps):
         members = wrong.nonzero()[:, 0]
         wrong[int(members[0]) : int(members[-1]) + 1] = True  # some are right by chance
@@ -363,13 +352,12 @@ def _density(output: WrongOutput, dimensions: Sequence[_Indices]) -> float:
     return output.count / (prod(indices.part for indices in dimensions) * output.total)
 
 
-def _joined(phrases: Sequence[str]) -> str:
+def _joined(phrases: Sequence[Sentence]) -> Sentence:
     """Places of several dimensions as one; what is left out comes last."""
-    places = [phrase for phrase in phrases if not phrase.startswith(ALL_BUT)]
-    left_out = [phrase.removeprefix(ALL_BUT) for phrase in phrases if phrase not in places]
-    if not places or not left_out:
-        return " and ".join(phrases)
-    return f"{' and '.join(places)}, except {' and '.join(left_out)}"
+    places = [phrase for phrase in phrases if not has(parts.AllBut, phrase)]
+    of_all = [part for phrase in phrases for part in phrase]
+    left_out = tuple(part for part in of_all if isinstance(part, parts.AllBut))
+    return (*joined(places), parts.Except(left_out)) if places and left_out else joined(phrases)
 
 
 def _along(output: WrongOutput, dim: int) -> _Indices | None:
@@ -418,24 +406,26 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         is_whole = first < step and last + step >= size
         end = "on" if is_whole else f"to {last}"
         phrase = f"at every {ordinal(step)} of {axis}, from {first} {end}"
-        return _Indices(EVERY_KTH, phrase, part, (2 if is_whole else 3) * log_size)
+        return _Indices(EVERY_KTH, (phrase,), part, (2 if is_whole else 3) * log_size)
     left_out = sorted({*range(size)}.difference(members))
     if len(left_out) == 1:
-        return _Indices(role, f"{ALL_BUT}{at_index(axis, left_out[0])}", part, log_size)
+        return _Indices(role, (parts.AllBut(axis, left_out[0]),), part, log_size)
     if (before := _right_between(left_out, size)) is not None:
         phrase = f"at the first {before} and the last {count - before} of {size} along {axis}"
-        return _Indices(BOTH_ENDS, phrase, part, 2 * log_size)
+        return _Indices(BOTH_ENDS, (phrase,), part, 2 * log_size)
     span = last - first + 1
     filled = RANGE if span <= 0.5 * size else NEARLY_WHOLE
     if span <= NEARLY_WHOLE * size and count >= max(filled * span, LEAST_MEMBERS):
         return _contiguous(first, span, size, axis, role)
     # log10 of the number of ways to choose so many.
     ways = (lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)) / log(10)
-    some, more = (
-        (f"{count} of {size} along {axis}:", ", ...") if count > MOST_LISTED else (axis, "")
+    listed = ", ".join(map(str, members[:MOST_LISTED]))
+    place = (
+        parts.ListedAlong(count, size, axis, listed)
+        if count > MOST_LISTED
+        else parts.At(axis, tuple(members), size)
     )
-    phrase = f"at {some} {', '.join(map(str, members[:MOST_LISTED]))}{more}"
-    return _Indices(role, phrase, part, ways, listed=True)
+    return _Indices(role, (place,), part, ways, listed=True)
 
 
 def _right_between(right: list[int], size: int) -> int | None:
@@ -448,70 +438,40 @@ def _right_between(right: list[int], size: int) -> int | None:
 def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Indices:
     part, log_size = count / size, log10(size)
     if role == "some heads" and count == 1:
-        return _Indices("one head", at_index(axis, first), part, log_size)
+        return _Indices("one head", (parts.At(axis, (first,), size),), part, log_size)
     if first + count == size and part <= 0.5:
         rest_of = next((tile for tile in TILES if size % tile == count), 0)
-        why = _why_last(size, count, rest_of)
+        why = _why_last(size, count, axis, rest_of)
         right = size - count
         is_limit = right >= LEAST_LIMIT and right & (right - 1) == 0 and count > 1
-        past = f", all past {right}" if is_limit else ""
-        phrase = f"{ENDS[1]}{f'{count} ' if count > 1 else ''}of {size} along {axis}{why}{past}"
+        past = (parts.Past(right),) if is_limit else ()
         name = role if role == "some heads" else LAST
         one_last = count == 1 and size >= LEAST_SIZE and not why
+        if_left_out = (parts.Guess(axis, off_by_one=True),) if one_last else ()
         choices = 0.0 if why or one_last else log_size
-        tiles = {axis: rest_of} if rest_of else {}
-        return _Indices(name, phrase, part, choices - END, one_last=one_last, tiles=tiles)
+        phrase = (parts.Last(axis, count, size), *why, *past)
+        return _Indices(name, phrase, part, choices - END, if_left_out=if_left_out)
     if count == 1:
-        return _Indices(role, at_index(axis, first), part, log_size)
+        return _Indices(role, (parts.At(axis, (first,), size),), part, log_size)
     if first == 0:
         # No kernel ends just anywhere; inputs do.
         is_usual = count % TILE_SIZES[0] == 0 or count >= NEARLY_WHOLE * size
-        words = f"{ENDS[0]}{count}" if is_usual else f"at {count}"
-        return _Indices(role, f"{words} of {size} along {axis}", part, log_size)
-    return _Indices(role, f"at {axis} {first}..{first + count - 1}", part, 2 * log_size)
+        end, others = parts.First(axis, count, size), parts.Along(count, size, axis)
+        return _Indices(role, (end if is_usual else others,), part, log_size)
+    indices = parts.At(axis, range(first, first + count), size)
+    return _Indices(role, (indices,), part, 2 * log_size)
 
 
-def at_index(axis: str, index: int) -> str:
-    """A single index: ``at head 5``, ``at index 0 along page_size``."""
-    return f"at index {index} along {axis}" if _SIZES.fullmatch(axis) else f"at {axis} {index}"
-
-
-def _why_last(size: int, count: int, rest_of: int) -> str:
+def _why_last(size: int, count: int, axis: str, rest_of: int) -> Sentence:
     """The likely cause of a tail of this length; in a short dimension, none.
 
     The last tile is one of several that fill the dimension: of two it may as well be a half.
     """
     if count == 1:
-        return _guess(rest_of, or_one=True) if rest_of and size >= LEAST_SIZE else ""
+        return (parts.Guess(axis, rest_of, off_by_one=True),) if rest_of else ()
     is_tile = count in TILES and size % count == 0 and size > 2 * count
-    return _guess(rest_of) if rest_of else f" (a tile of {count}?)" if is_tile else ""
-
-
-def _guess(rest_of: int, *, or_one: bool = False) -> str:
-    """A tail's likely cause, for a sentence: tiles, if there are any."""
-    up_to = "up to " if or_one else ""  # of one element, tiles of any of its divisors leave a rest
-    rest = f"the rest after tiles of {up_to}{rest_of}" if rest_of else ""
-    causes = [*["off by one"] * or_one, *[rest] * bool(rest)]
-    return f" ({', or '.join(causes)}?)" if causes else ""
-
-
-def without_guess(diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis without a guess at why the last elements along an axis are wrong."""
-    sentence = with_guessed_tiles(diagnosis, {}).sentence.replace(_guess(0, or_one=True), "")
-    return diagnosis.model_copy(update={"sentence": sentence, "tiles": {}})
-
-
-def with_guessed_tiles(diagnosis: Diagnosis, tiles: Mapping[str, int]) -> Diagnosis:
-    """The diagnosis with other tiles where it guesses a rest after some.
-
-    Along axes that have none, it guesses no more.
-    """
-    sentence = diagnosis.sentence
-    for axis, tile in diagnosis.tiles.items():
-        for or_one in (False, True):
-            old, new = (_guess(each, or_one=or_one) for each in (tile, tiles.get(axis, 0)))
-            sentence = sentence.replace(f"along {axis}{old}", f"along {axis}{new}")
-    return diagnosis.model_copy(update={"sentence": sentence, "tiles": dict(tiles)})
+    guess = parts.Guess(axis, rest_of, tile=0 if rest_of or not is_tile else count)
+    return (guess,) if guess.causes else ()
 
 
 def ordinal(number: int) -> str:

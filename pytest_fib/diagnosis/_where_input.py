@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_fib.data import is_unnamed
-from pytest_fib.diagnosis._localize import ONLY_WHERE
+from pytest_fib.diagnosis import _parts as parts
 from pytest_fib.workloads import once
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ USUAL = (0, 1, -1)
 
 @dataclass(frozen=True)
 class _Elements:
-    """Some elements of an input, in words.
+    """Some elements of an input, in words: ``top_k is 0``.
 
     ``are_left_out``: all others are wrong. ``is_usual``: they are those of a usual number.
     ``least`` is the share of them that is wrong, at least.
@@ -93,13 +93,13 @@ class _Side:
 
 def only_where(
     output: WrongOutput, failure: Failure, sides: Sequence[tuple[WrongOutput, Failure]]
-) -> str:
-    """As ``only where top_k is 0`` or ``only where scale isn't 0``; "" where no input says where.
+) -> parts.WhereInput | None:
+    """As ``only where top_k is 0`` or ``only where scale isn't 0``; None where no input says where.
 
     ``sides`` are the output with each of other inputs with which elements of it are wrong, with
     which it must be so as well.
     """
-    found: list[tuple[float, float, str]] = []
+    found: list[tuple[float, float, _Elements]] = []
     aligned = 0
     for name in failure.context.readable_inputs():
         if (own := _Side.of(name, output, failure)) is None:
@@ -110,9 +110,13 @@ def only_where(
             known = [side.evidence(which) for side in (own, *others)]
             numbers = [each for each in known if each is not None]
             if len(numbers) == len(known) and (which.is_usual or len(numbers) > 1):
-                found.append((which.share(own), sum(numbers), which.words))
-    likely = [(size, words) for size, known, words in found if known >= CHANCE + log10(aligned)]
-    return min(likely)[1] if likely else ""
+                found.append((which.share(own), sum(numbers), which))
+    likely = [
+        (size, which.words, which.are_left_out)
+        for size, known, which in found
+        if known >= CHANCE + log10(aligned)
+    ]
+    return parts.WhereInput(*min(likely)[1:]) if likely else None
 
 
 def _candidates(name: str, side: _Side) -> Iterator[_Elements]:
@@ -126,9 +130,7 @@ def _candidates(name: str, side: _Side) -> Iterator[_Elements]:
         return
     first = others[0]
     if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
-        yield _Elements(
-            f"{ONLY_WHERE} {name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True
-        )
+        yield _Elements(f"{name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True)
 
 
 def _are_two(values: torch.Tensor) -> bool:
@@ -150,20 +152,20 @@ def _is_part(which: _Elements, values: torch.Tensor, wrong: torch.Tensor) -> boo
 def _in_common(name: str, those: torch.Tensor) -> Iterator[_Elements]:
     """What elements have in common: a number, a sign, a limit, or that they aren't finite."""
     if bool(those.isnan().all()):
-        yield _Elements(f"{ONLY_WHERE} {name} is NaN", torch.isnan, is_usual=True)
+        yield _Elements(f"{name} is NaN", torch.isnan, is_usual=True)
     elif bool((~those.isfinite()).any()):
         if bool((~those.isfinite()).all()):
-            words = f"{ONLY_WHERE} {name} isn't finite"
+            words = f"{name} isn't finite"
             yield _Elements(words, lambda x: ~x.isfinite(), is_usual=True)
     elif bool((those == those[0]).all()):
         number = those[0]
         shown = f"{float(number):.9g}" if number.is_floating_point() else number.item()
-        words = f"{ONLY_WHERE} {name} is {shown}"
+        words = f"{name} is {shown}"
         yield _Elements(words, lambda x: x == number, is_usual=float(number) in USUAL)
     elif bool((those < 0).all()):
-        yield _Elements(f"{ONLY_WHERE} {name} is below 0", lambda x: x < 0, is_usual=True)
+        yield _Elements(f"{name} is below 0", lambda x: x < 0, is_usual=True)
     elif not those.is_floating_point() and int(those.min()) >= LEAST_LIMIT:
         limit = 1 << floor(log2(int(those.min())))
-        words = f"{ONLY_WHERE} {name} is {limit} or more"
+        words = f"{name} is {limit} or more"
         # Of numbers that rise, those of the last rows are beyond some limit.
         yield _Elements(words, lambda x: x >= limit, least=NEARLY_ALL)

@@ -104,7 +104,7 @@ def _check_repeats(
         for each, poison in zip(outputs, POISONS, strict=True):
             repeated = checker.check_again(verdict, first, each, (poison,))
             if not repeated.passed:
-                return repeated.qualified(circumstance)
+                return repeated.qualified(circumstance, is_right=True)
     return verdict
 
 
@@ -180,7 +180,7 @@ def check_correctness(calls: SandboxCalls, context: EvaluationContext, size: int
     if third.passed:
         return verdict
     calls.start_afresh()
-    third = third.qualified(THIRD_CALL_ONLY)
+    third = third.qualified(THIRD_CALL_ONLY, is_right=True)
     return later_call_alone(calls, *what, third, explain_until=explain_until)
 
 

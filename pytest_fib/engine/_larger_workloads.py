@@ -13,6 +13,7 @@ from typing import Any
 from pytest_fib.data import (
     LAYOUTS,
     LENGTHS,
+    Circumstance,
     Definition,
     Diagnosis,
     Evaluation,
@@ -21,15 +22,16 @@ from pytest_fib.data import (
     kinds,
 )
 from pytest_fib.diagnosis import (
-    EXPECTED,
-    NAMED,
     VAGUE_PATTERNS,
-    VERY_LAST,
     Conditions,
     agreed,
     as_at_other_sizes,
     claims_more,
+    first,
+    has,
     only_wrong,
+    parts,
+    saying,
     says_the_same,
     with_guessed_tiles,
     without_guess,
@@ -75,16 +77,8 @@ OF_ALL = (
 )  # fmt: skip
 #: Patterns that only say how many elements are wrong.
 COUNTED = ("one element", "scattered")
-#: A factor that all elements of a workload have in common, in a sentence; and the circumstances
-#: that the sentence ends with.
-FACTOR = re.compile(r"every element is (\S+ x expected)")
-CIRCUMSTANCES = re.compile(r"(?: \((?!which is )[^()]*\))*$")
 #: The share of wrong elements that are many.
 MANY = 0.25
-#: What elements of an input say where, in a sentence.
-ONLY_WHERE_INPUT = re.compile(r" only where \w+ (?:is|isn't) (?!expected)")
-#: A guess that what is wrong at the end of an axis is off by one.
-OFF_BY_ONE = re.compile(r" along (\w+) \(off by one\?\)")
 #: Patterns that describe inputs, whatever their size.
 ABOUT_INPUTS = ("misread input", "follows an input")
 
@@ -204,7 +198,7 @@ class _Tried:
         """The diagnosis, as far as others show it too, with what these show beside it."""
         found = self.at_other_sizes(self.agreed(diagnosis, max_bytes), max_bytes)
         found = _of_one_workload(found)
-        if not ONLY_WHERE_INPUT.search(found.sentence):  # else others may lack such elements
+        if not has(parts.WhereInput, found.parts):  # else others may lack such elements
             found = self.unless_right(found)
         return self.with_all_outputs(self.from_its_size(found))
 
@@ -291,10 +285,9 @@ class _Tried:
             if len(others) == FIRST:
                 break
         own = self.outcome.diagnosis
-        if own and shown and VERY_LAST in diagnosis.sentence:
+        if own and shown and has(parts.VeryLast, diagnosis.parts):
             others.append(_bare(own, self.workload))  # as of one place of padding, or of several
-        axes = (shown or self.workload).axes
-        found = as_at_other_sizes(diagnosis, others, self.definition, axes) if others else diagnosis
+        found = as_at_other_sizes(diagnosis, others, self.definition) if others else diagnosis
         is_less = found.pattern in VAGUE_PATTERNS and found.pattern != diagnosis.pattern
         return _of_larger_alone(found) if is_less and found.shown_by is not None else found
 
@@ -317,10 +310,12 @@ class _Tried:
         again = _diagnosis_of(explained)
         if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
             return diagnosis
-        own, words = Conditions.of(diagnosis.sentence)
-        kept = own.also_in(Conditions.of(again.sentence)[0])
-        sentence = diagnosis.sentence.replace(words, str(kept)) if words else diagnosis.sentence
-        return diagnosis.model_copy(update={"sentence": sentence})
+        others = first(Conditions, again.parts) or Conditions()
+        said = [
+            each.also_in(others) if isinstance(each, Conditions) else each
+            for each in diagnosis.parts
+        ]
+        return saying(diagnosis, *filter(str, said))
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis of a workload, which names a larger one that is right.
@@ -343,7 +338,7 @@ class _Tried:
                 return diagnosis
             is_float = self.definition.outputs[diagnosis.output].dtype.is_floating
             diagnosis = _without_place(diagnosis, keeps_expected=is_float)
-            return qualified(diagnosis, "right with normal values of these sizes")
+            return qualified(diagnosis, "right with normal values of these sizes", is_right=True)
         is_larger = _is_within(self.workload, right)
         # Between sizes that are wrong, others are right by chance, unless they are whole tiles.
         # Small errors may all be within their bounds.
@@ -352,13 +347,13 @@ class _Tried:
         is_known = right.axes != shown.axes and not is_by_chance
         if not (is_known and self._is_right_at_its_sizes(right, diagnosis)):
             return diagnosis  # it is the layout, which is said, or what values or lengths there are
-        return qualified(diagnosis, f"right at {_sizes_in_words(right)}")
+        return qualified(diagnosis, f"right at {_sizes_in_words(right)}", is_right=True)
 
     def from_its_size(self, diagnosis: Diagnosis) -> Diagnosis:
         """What is wrong, or where, with the axis of the smallest one of which one less is right."""
         own = self.workload
         says_more = diagnosis.pattern not in VAGUE_PATTERNS and not _is_place(diagnosis)
-        if says_more or " (right " in diagnosis.sentence:
+        if says_more or any(each.is_right for each in _circumstances(diagnosis)):
             return diagnosis
         for axis, size in own.axes.items():
             axes = {**own.axes, axis: size - 1}
@@ -368,7 +363,7 @@ class _Tried:
             if all(self._passes(less, by) for by in SWITCH_SEEDS) and not any(
                 self._passes(own, by) is not False for by in SWITCH_SEEDS
             ):
-                return qualified(diagnosis, f"right at {_sizes_in_words(less)}")
+                return qualified(diagnosis, f"right at {_sizes_in_words(less)}", is_right=True)
         return diagnosis
 
     def with_all_outputs(self, diagnosis: Diagnosis) -> Diagnosis:
@@ -494,7 +489,7 @@ def _without_place(diagnosis: Diagnosis, *, keeps_expected: bool) -> Diagnosis:
 
     Which of a few integers is expected may be decided by them as well.
     """
-    is_kept = keeps_expected and EXPECTED.search(diagnosis.sentence)
+    is_kept = keeps_expected and has(parts.Which, diagnosis.parts)
     return only_wrong(diagnosis) if _is_place(diagnosis) and not is_kept else diagnosis
 
 
@@ -502,7 +497,7 @@ def _of_larger_alone(diagnosis: Diagnosis) -> Diagnosis:
     """A vague diagnosis of a larger workload, without an element, with its sizes."""
     assert diagnosis.shown_by is not None
     sizes = _sizes_in_words(diagnosis.shown_by)
-    if not diagnosis.sentence.endswith(f"({sizes})"):
+    if diagnosis.parts[-1] != Circumstance(sizes):
         diagnosis = qualified(diagnosis, sizes)
     return diagnosis.model_copy(update={"vague": False})
 
@@ -616,11 +611,11 @@ def _with_tiles(
     """
 
     passes = partial(_passes_at, definition, workload, evaluate)
-    parts = _parts(definition)
+    divided = _parts(definition)
     tiles = {
         axis: tile
         for axis, tile in diagnosis.tiles.items()
-        if definition.const_axes.get(axis, 0) // tile * tile not in parts
+        if definition.const_axes.get(axis, 0) // tile * tile not in divided
         and _is_only_tile(tile, definition.const_axes.get(axis, 0))
     }
     if tiles != diagnosis.tiles:
@@ -647,13 +642,16 @@ def _with_end(
     evaluate: Callable[[Workload], Evaluation | None],
 ) -> Diagnosis:
     """The diagnosis, which guesses that the end is off by one only if a size of one less has it."""
-    guess = OFF_BY_ONE.search(diagnosis.sentence)
-    if guess and _is_picked_of(definition, guess[1]):
-        return without_guess(diagnosis)
-    size = workload.axes.get(guess[1], 0) if guess else 0
-    if not guess or not size:
+    guesses = [part for part in diagnosis.parts if isinstance(part, parts.Guess)]
+    guess = next((each for each in guesses if each.off_by_one and not each.rest_of), None)
+    if guess is None:
         return diagnosis
-    is_right = _passes_at(definition, workload, evaluate, {guess[1]: size - 1})
+    if _is_picked_of(definition, guess.axis):
+        return without_guess(diagnosis)
+    size = workload.axes.get(guess.axis, 0)
+    if not size:
+        return diagnosis
+    is_right = _passes_at(definition, workload, evaluate, {guess.axis: size - 1})
     return without_guess(diagnosis) if is_right else diagnosis
 
 
@@ -701,11 +699,11 @@ def _whole(size: int, tile: int) -> int:
     return (count - (count % 2 == 0)) * tile
 
 
-def _differ(one: str, other: str, definition: Definition, output: str) -> bool:
-    """Whether two factors, as ``2 x expected``, differ by more than an output's rounding does."""
+def _differ(one: parts.Factor, other: parts.Factor, definition: Definition, output: str) -> bool:
+    """Whether two factors differ by more than an output's rounding does."""
     dtype = f"torch.{definition.outputs[output].dtype.value}"
     step = next((each.roundoff for name, each in PRECISION.items() if str(name) == dtype), 0.0)
-    numbers = [float(each.split()[0]) for each in (one, other)]
+    numbers = [float(each.digits) for each in (one, other)]
     return abs(numbers[0] - numbers[1]) > 2 * step * abs(numbers[0])
 
 
@@ -725,26 +723,31 @@ def _as_shown_by(
     if own and own.pattern in VAGUE_PATTERNS and not _is_of_elements(outcome):
         details = (*detail_lines(own.sentence), *details)  # what its elements don't show
     shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
-    said, own_said = (EXPECTED.search(each.sentence if each else "") for each in (diagnosis, own))
-    is_of_expected = said is not None and (own_said is None or own_said[0] != said[0])
+    said, own_said = (
+        [part for part in (each.parts if each else ()) if isinstance(part, parts.Which)]
+        for each in (diagnosis, own)
+    )
+    is_of_expected = bool(said) and said != own_said
     if is_of_expected or diagnosis.pattern not in (*VAGUE_PATTERNS, "follows an input"):
         shown["vague"] = False  # an element of this workload would not go with it
     if outcome.correctness and not _is_small_error(outcome):  # no rounding makes these
         diagnosis = without_rounding(diagnosis)
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
-        names = {name[0] if (name := NAMED.search(d.sentence)) else None for d in (diagnosis, own)}
-        is_one_name = len(names) == 1 and None not in names
-        factors = [FACTOR.search(each.sentence) for each in (diagnosis, own)]
-        both = [factor[1] for factor in factors if factor]
-        if len(both) > 1 and _differ(both[0], both[1], definition, own.output) and not is_one_name:
-            at = _sizes_in_words(larger), _sizes_in_words(workload)
-            words = f"every element is {both[0]} at {at[0]}, {both[1]} at {at[1]}"
-            circumstances = CIRCUMSTANCES.search(diagnosis.sentence)
-            shown["sentence"] = f"{own.output}: {words}{circumstances[0] if circumstances else ''}"
+        names = [first(parts.Name, each.parts) for each in (diagnosis, own)]
+        is_one_name = names[0] is not None and names[0] == names[1]
+        one, other = (first(parts.Factor, each.parts) for each in (diagnosis, own))
+        if one and other and _differ(one, other, definition, own.output) and not is_one_name:
+            at, own_at = (_sizes_in_words(each) for each in (larger, workload))
+            both = parts.Factor(one.digits, f" at {at}, {other.digits} x expected at {own_at}")
+            diagnosis = saying(diagnosis, f"{own.output}:", both, *_circumstances(diagnosis))
     elif own and own.output:
-        shown["sentence"] = f"{diagnosis.sentence} ({_sizes_in_words(larger)})"
+        diagnosis = qualified(diagnosis, _sizes_in_words(larger))
     return diagnosis.model_copy(update=shown)
+
+
+def _circumstances(diagnosis: Diagnosis) -> list[Circumstance]:
+    return [part for part in diagnosis.parts if isinstance(part, Circumstance)]
 
 
 def _sizes_in_words(workload: Workload) -> str:

@@ -89,7 +89,7 @@ class OutputChecker:
         if verdict.passed:
             of_second = self.check_again(verdict, first, second, POISONS[1:])
             if _pattern(of_second) != "nondeterministic":
-                of_second = of_second.qualified(SECOND_CALL_ONLY)
+                of_second = of_second.qualified(SECOND_CALL_ONLY, is_right=True)
             return self._with_its_stream(of_second)
         if self.definition.nondeterministic or _pattern(verdict) == "unwritten":
             return verdict

@@ -10,7 +10,14 @@ from typing import Any, TypeAlias
 
 import torch
 
-from pytest_fib.data import Correctness, Definition, Diagnosis, EvaluationStatus, Workload
+from pytest_fib.data import (
+    Circumstance,
+    Correctness,
+    Definition,
+    Diagnosis,
+    EvaluationStatus,
+    Workload,
+)
 from pytest_fib.verdict._bounds import (
     EXACT,
     PRECISION,
@@ -44,11 +51,11 @@ class Verdict:
         """A failure with the same errors."""
         return Verdict(EvaluationStatus.INCORRECT_NUMERICAL, self.correctness, diagnosis)
 
-    def qualified(self, circumstance: str) -> Verdict:
+    def qualified(self, circumstance: str, *, is_right: bool = False) -> Verdict:
         """The same failure, with a circumstance after its sentence."""
         if self.diagnosis is None:
             return self
-        return replace(self, diagnosis=qualified(self.diagnosis, circumstance))
+        return replace(self, diagnosis=qualified(self.diagnosis, circumstance, is_right=is_right))
 
     def noted(self, note: str) -> Verdict:
         """The same failure, with a note below its details."""
@@ -76,9 +83,12 @@ def detail_lines(*texts: str) -> tuple[str, ...]:
     return tuple(line for text in texts for line in wrapper.wrap(text.strip()))
 
 
-def qualified(diagnosis: Diagnosis, circumstance: str) -> Diagnosis:
-    """A diagnosis with the circumstance that it holds in: ``... (only in float16)``."""
-    return diagnosis.model_copy(update={"sentence": f"{diagnosis.sentence} ({circumstance})"})
+def qualified(diagnosis: Diagnosis, circumstance: str, *, is_right: bool = False) -> Diagnosis:
+    """A diagnosis with the circumstance that it holds in: ``... (only in float16)``.
+
+    Or in which all ``is_right``.
+    """
+    return diagnosis.with_parts(*diagnosis.parts, Circumstance(circumstance, is_right))
 
 
 def compare_outputs(

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from pytest_fib.data import (
+    Circumstance,
     Correctness,
     Diagnosis,
     Environment,
@@ -72,6 +73,16 @@ def test_older_diagnoses_have_the_axes_alone_of_what_shows_them():
     found = Diagnosis(sentence="y: wrong", shown_by=shown_by)
     assert Diagnosis.model_validate_json(found.model_dump_json()) == found
     assert "shown_by" not in Diagnosis(sentence="y: wrong").model_dump()
+
+
+def test_a_record_has_the_words_of_a_sentence_alone():
+    parts = "y: zeros", ", where a is 0", Circumstance("only in float16")
+    found = Diagnosis(sentence="y: wrong", output="y").with_parts(*parts)
+    assert found.sentence == "y: zeros, where a is 0 (only in float16)"
+    assert found.model_copy(update={"vague": True}).parts == parts
+    read = Diagnosis.model_validate_json(found.model_dump_json())
+    assert (read, read.parts) == (found, (found.sentence,))
+    assert found.model_dump_json() == read.model_dump_json()
 
 
 def test_every_flat_fact_can_be_read_off_either_form():

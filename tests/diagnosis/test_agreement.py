@@ -3,45 +3,82 @@
 import pytest
 
 from pytest_fib.data import Diagnosis
-from pytest_fib.diagnosis import agreed, as_at_other_sizes, claims_more
+from pytest_fib.diagnosis import agreed, as_at_other_sizes, claims_more, parts, saying
 from pytest_fib.workloads import make_workload
 from tests.diagnosis.test_unknown_kernels import define
 
 
 def said(words, pattern, output="y", place="", **more):
-    return Diagnosis(
-        sentence=f"{output}: {words}",
+    """A diagnosis of an output, of one part or several."""
+    found = words if isinstance(words, tuple) else (words,)
+    diagnosis = Diagnosis(
+        sentence="",
         output=output,
         element=f"{output}[0] got 1, expected 2",
         pattern=pattern,
         place=place,
         **more,
     )
+    return saying(diagnosis, f"{output}:", *found)
 
 
-EVERYWHERE = said("wrong everywhere", "everywhere", vague=True)
-FEW, MOST = said("wrong at 3 of 900 elements", "scattered"), "wrong at 700 of 900 elements"
-MANY = said(MOST, "scattered")
-ZEROS = said("zeros at 300 of 600 elements", "zeros")
-OFF = said("off by +1 at 20 of 90 elements", "one offset")
+def wrong(count, total):
+    return said(("wrong", parts.Count(count, total)), "scattered")
+
+
+def off(digits):
+    return said(
+        ("off by", parts.Number(digits, otherwise=("one number",)), parts.Count(20, 90)),
+        "one offset",
+    )
+
+
+def constant(digits, name, *place):
+    """Elements with the same value, which may have a name."""
+    number = parts.Number(digits, before=", ", after="" if name else ",")
+    return said(
+        ("the same value", number, *((parts.Name(name), ",") if name else ()), *place), "constant"
+    )
+
+
+EVERYWHERE = said(("wrong", parts.Everywhere()), "everywhere", vague=True)
+FEW, MANY, MOST = wrong(3, 900), wrong(700, 900), "wrong at 700 of 900 elements"
+ZEROS = said(("zeros", parts.Count(300, 600)), "zeros")
+OFF = off("+1")
+PADDING = said(("wrong", parts.OnlyExpected("0")), "padding", place="padding")
+ROWS_OF_0 = said(("wrong", parts.First("d", 4, 5), parts.Expected("0")), "rows", place="rows")
+FALSE = parts.Way("False", got="True")
+NAN = said(("NaN", parts.Everywhere(), ", where numbers are expected"), "nan")
+NAN_BUT = ("NaN", parts.AllBut("heads", 3), ", where numbers are expected")
+
+
+def last(size):
+    return said(("wrong", parts.Last("n", 1, size)), "last tile", place="last tile")
+
+
+def factor(digits, *more):
+    return said((parts.Factor(digits), *more), "one factor")
+
+
+def every_offset(digits):
+    number = parts.Number(digits, otherwise=("one number",))
+    return said(("every element is off by", number), "one offset")
 
 
 @pytest.mark.parametrize(
     ("own", "others"),
     [
-        (ZEROS, [ZEROS, said("0 in place of 7 at 5 of 600 elements", "zeros"), MANY]),
+        (ZEROS, [ZEROS, said(("0 in place of 7", parts.Count(5, 600)), "zeros"), MANY]),
         (OFF, [OFF, MANY]),
         (said("every element is off by -0.4, by -1.5 with other inputs", "one offset"),
-         [said("every element is off by 2", "one offset")] * 3),
-        (said("every element is off by +0.1", "one offset"),
-         [said("every element is off by +0.1002", "one offset")]),
-        (said("every element is 0.5 x expected", "one factor"),
-         [said("every element is 0.51 x expected", "one factor")]),
-        (ZEROS, [said("zeros everywhere", "zeros", "z"), said("zeros at n 1", "zeros", "z")]),
-        (EVERYWHERE, [EVERYWHERE, EVERYWHERE, said("wrong at 850 of 900 elements", "scattered")]),
-        (MANY, [MANY, said("wrong at 300 of 900 elements", "scattered")]),
-        (said("wrong at the last of 9 along n", "last tile", place="last tile"),
-         [said("wrong at the last of 19 along n", "last tile", place="last tile"), MANY]),
+         [every_offset("2")] * 3),
+        (every_offset("+0.1"), [every_offset("+0.1002")]),
+        (factor("0.5"), [factor("0.51")]),
+        (ZEROS, [said(("zeros", parts.Everywhere()), "zeros", "z"),
+                 said(("zeros", parts.At("n", (1,), 9)), "zeros", "z")]),
+        (EVERYWHERE, [EVERYWHERE, EVERYWHERE, wrong(850, 900)]),
+        (MANY, [MANY, wrong(300, 900)]),
+        (last(9), [last(19), MANY]),
     ],
 )  # fmt: skip
 def test_what_half_of_the_others_say_is_said(own, others):
@@ -51,37 +88,29 @@ def test_what_half_of_the_others_say_is_said(own, others):
 @pytest.mark.parametrize(
     ("own", "others", "sentence"),
     [
-        (said("every element is 0.5 x expected", "one factor"),
-         [said("every element is 0.25 x expected", "one factor")],
+        (factor("0.5"), [factor("0.25")],
          "y: every element is 0.5 x expected, 0.25 x with other inputs"),
-        (said("wrong only where 0 is expected", "padding", place="padding"),
-         [said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
-          said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
-          FEW, FEW, FEW],
-         "y: wrong only where 0 is expected"),
-        (FEW, [said("wrong at the first 4 of 5 along d, where 0 is expected", "rows", place="rows"),
-               said("wrong only where 0 is expected", "padding", place="padding"), FEW],
-         "y: wrong at 3 of 900 elements"),
+        (PADDING, [ROWS_OF_0, ROWS_OF_0, FEW, FEW, FEW], "y: wrong only where 0 is expected"),
+        (FEW, [ROWS_OF_0, PADDING, FEW], "y: wrong at 3 of 900 elements"),
         # Of a single row.
         (EVERYWHERE, [MANY, EVERYWHERE, EVERYWHERE], f"y: {MOST}"),
         (FEW, [MANY, MANY], f"y: {MOST}"),  # of values that hardly show it
         (ZEROS, [MANY, MANY, MANY], f"y: {MOST}"),
-        (ZEROS, [said("wrong at 8 of 9 elements", "scattered", "z")], "y: wrong"),
-        (OFF, [said("off by +3 at 20 of 90 elements", "one offset"),
-               said("off by -9 at 20 of 90 elements", "one offset")] * 2,
-         "y: off by one number at 20 of 90 elements"),
-        (said("the same value, -inf, everywhere", "constant"),
-         [said("the same value, 0.5, everywhere", "constant")] * 3, "y: the same value everywhere"),
-        (said("NaN everywhere but at heads 3, where numbers are expected", "nan"), [],
-         "y: NaN everywhere but at heads 3, where numbers are expected"),
+        (ZEROS, [said(("wrong", parts.Count(8, 9)), "scattered", "z")], "y: wrong"),
+        (OFF, [off("+3"), off("-9")] * 2, "y: off by one number at 20 of 90 elements"),
+        (constant("-inf", "", parts.Everywhere()), [constant("0.5", "", parts.Everywhere())] * 3,
+         "y: the same value everywhere"),
+        (said(NAN_BUT, "nan"), [], "y: NaN everywhere but at heads 3, where numbers are expected"),
         (OFF, [ZEROS] * 4, ZEROS.sentence),
-        (OFF, [said("equal to the input x at 9 of 90 elements", "copied input")] * 4, "y: wrong"),
-        (said("wrong in the very last element", "last tile", place="last tile"), [], "y: wrong"),
+        (OFF, [said(("equal to the input x", parts.Count(9, 90)), "copied input")] * 4, "y: wrong"),
+        (said(("wrong", parts.VeryLast()), "last tile", place="last tile"), [], "y: wrong"),
         (EVERYWHERE, [], "y: wrong"),
-        (said("NaN everywhere, where numbers are expected", "nan"), [],
-         "y: NaN, where numbers are expected"),
-        (said("NaN everywhere, where numbers are expected", "nan"),
-         [said("NaN at 64 of 192 elements, where 0 is expected", "nan")] * 2,
+        (said((FALSE, parts.Everywhere()), "everywhere"), [],
+         "y: True where False is expected"),
+        (said(FALSE, "everywhere"), [said((FALSE, parts.Count(5, 20)), "scattered")] * 2,
+         "y: wrong only where False is expected"),
+        (NAN, [], "y: NaN, where numbers are expected"),
+        (NAN, [said(("NaN", parts.Count(64, 192), parts.Expected("0")), "nan")] * 2,
          "y: NaN at 64 of 192 elements, where 0 is expected"),
     ],
 )  # fmt: skip
@@ -90,28 +119,31 @@ def test_what_hardly_any_other_says_is_not(own, others, sentence):
 
 
 def test_what_each_workload_says_of_its_own_scalar_keeps_the_name():
-    each = [f"the same value, {n} (which is ub), at 20 of 90 elements" for n in (3, 7, 9)]
-    own, *others = (said(words, "constant") for words in each)
+    own, *others = (constant(digits, "ub", parts.Count(20, 90)) for digits in ("3", "7", "9"))
+    assert own.sentence == "y: the same value, 3 (which is ub), at 20 of 90 elements"
     words = "y: the same value (which is ub), at 20 of 90 elements"
     assert agreed(own, others).sentence == words
-    bare = said("the same value, 3, at 20 of 90 elements", "constant")
+    bare = constant("3", "", parts.Count(20, 90))
     assert "3" not in agreed(bare, others).sentence
+
+
+def first_of_64(count):
+    return "zeros", parts.First("d", count, 64)
+
+
+SHORT_REST = ("zeros", parts.Last("n", 5, 133), parts.Guess("n", rest_of=64))
+SPARSE = [("zeros", parts.Partly("51"), parts.First("d", count, 64)) for count in (4, 31)]
 
 
 @pytest.mark.parametrize(
     ("own", "others", "sentence"),
     [
-        ("zeros at the first 30 of 64 along d", ["zeros at the first 32 of 64 along d"] * 2,
-         "zeros at the first 32 of 64 along d"),
-        ("zeros at the first 30 of 64 along d",
-         ["zeros at the first 32 of 64 along d", "zeros at the first 30 of 64 along d"],
+        (first_of_64(30), [first_of_64(32)] * 2, "zeros at the first 32 of 64 along d"),
+        (first_of_64(30), [first_of_64(32), first_of_64(30)],
          "zeros at the first 30 of 64 along d"),
-        ("zeros at the last 5 of 133 along n (the rest after tiles of 64?)",
-         ["zeros at the last 7 of 133 along n"] * 2,
+        (SHORT_REST, [("zeros", parts.Last("n", 7, 133))] * 2,
          "zeros at the last 5 of 133 along n (the rest after tiles of 64?)"),
-        ("zeros in 51 % of elements at the first 4 of 64 along d",
-         ["zeros in 51 % of elements at the first 31 of 64 along d"] * 2,
-         "zeros in 51 % of elements at the first 4 of 64 along d"),
+        (SPARSE[0], [SPARSE[1]] * 2, "zeros in 51 % of elements at the first 4 of 64 along d"),
     ],
 )  # fmt: skip
 def test_an_end_is_as_long_as_two_others_say_unless_more_is_said_of_it(own, others, sentence):
@@ -120,24 +152,21 @@ def test_an_end_is_as_long_as_two_others_say_unless_more_is_said_of_it(own, othe
 
 
 def test_a_factor_in_fewer_digits_is_no_other_one():
-    own, other = (said(f"every element is {n} x expected", "one factor") for n in (1.01, 1.0083))
-    assert agreed(own, [other]).sentence == own.sentence
+    assert agreed(factor("1.01"), [factor("1.0083")]).sentence == factor("1.01").sentence
 
 
 def test_what_only_certain_values_show_keeps_its_pattern():
-    counted = said("wrong at 9 of 90 elements", "scattered")
     for own in (
-        said("wrapped around, as if of 8 bits at 2 of 8 elements", "wrapped"),
-        said("wrong only where 0 is expected", "padding region", place="padding region"),
-        said("zeros everywhere, where a is 0", "zeros"),
-        counted,
+        said(("wrapped around, as if of 8 bits", parts.Count(2, 8)), "wrapped"),
+        said(("wrong", parts.OnlyExpected("0")), "padding region", place="padding region"),
+        said(("zeros", parts.Everywhere(), parts.WhereZero("a is")), "zeros"),
+        wrong(9, 90),
     ):
         assert agreed(own, []).pattern == own.pattern
 
 
 def test_a_factor_has_a_name_only_if_others_give_it_that():
-    named = said("every element is 0.2 x expected (which is 1 / n)", "one factor")
-    bare = said("every element is 0.4 x expected", "one factor")
+    named, bare = factor("0.2", parts.Name("1 / n")), factor("0.4")
     words = "y: every element is 0.2 x expected, 0.4 x with other inputs"
     assert agreed(named, [bare, bare, bare]).sentence == words
     assert agreed(named, [named, bare]).sentence == named.sentence
@@ -158,10 +187,17 @@ def said_of_rows(words, pattern="rows", **more):
     return said(words, pattern, place="rows" if pattern == "rows" else "", **more)
 
 
-LAST = said_of_rows("zeros at the last of 40 along n (off by one?)", "zeros")
-REST = said_of_rows(
-    "zeros at the last 8 of 40 along n (the rest after tiles of 16?)", "zeros", tiles={"n": 16}
-)
+def at(*indices):
+    return parts.At("n", indices, 40)
+
+
+LAST = said_of_rows(("zeros", parts.Last("n", 1, 40), parts.Guess("n", off_by_one=True)), "zeros")
+REST = said_of_rows(("zeros", parts.Last("n", 8, 40), parts.Guess("n", rest_of=16)), "zeros")
+COLUMN, COLUMNS = parts.At("d", (1,), 8), parts.Last("d", 4, 8)
+REPEATED = said("as if x repeated its first entry along n", "misread input")
+FIRST = said_of_rows(("wrong", parts.First("n", 10, 40)))
+BEYOND = said_of_rows(("wrong", parts.Last("n", 2, 2050), parts.Past(2048)))
+ALL_BUT_6 = parts.AllBut("d", 6)
 
 
 @pytest.mark.parametrize(
@@ -171,51 +207,47 @@ REST = said_of_rows(
         (LAST, [elsewhere("zeros at n 7", "zeros", (7, 0))], "y: zeros at 1 of 40 along n"),
         (REST, [elsewhere("zeros at n 16..29", "zeros", (16, 0), (29, 7))], REST.sentence),
         (REST, [elsewhere("zeros at n 3..29", "zeros", (3, 0))], "y: zeros at 8 of 40 along n"),
-        (said_of_rows("wrong at the first 10 of 40 along n"),
-         [elsewhere("wrong at n 8", "rows", (8, 0))], "y: wrong at the first 10 of 40 along n"),
-        (said_of_rows("wrong at n 3, 5"), [elsewhere("wrong at n 3", "rows", (3, 0), (5, 1))],
+        (FIRST, [elsewhere("wrong at n 8", "rows", (8, 0))],
+         "y: wrong at the first 10 of 40 along n"),
+        (said_of_rows(("wrong", at(3, 5))), [elsewhere("wrong at n 3", "rows", (3, 0), (5, 1))],
          "y: wrong at n 3, 5"),
-        (said_of_rows("wrong at n 3, 5"), [elsewhere("wrong at n 3", "rows", (3, 0), (6, 1))],
+        (said_of_rows(("wrong", at(3, 5))), [elsewhere("wrong at n 3", "rows", (3, 0), (6, 1))],
          "y: wrong at 2 of 40 along n"),
-        (said_of_rows("wrong everywhere but at d 6", "everywhere"),
+        (said_of_rows(("wrong", ALL_BUT_6), "everywhere"),
          [elsewhere("wrong", "scattered", (3, 6))], "y: wrong nearly everywhere"),
-        (said_of_rows("wrong in the very last element"),
+        (said_of_rows(("wrong", parts.VeryLast())),
          [elsewhere("wrong", "scattered", (29, 6))], "y: wrong in one element"),
-        (said_of_rows("wrong at the last 2 of 2050 along n, all past 2048"),
-         [elsewhere("wrong at the last 2 of 30 along n", "rows", (29, 6))],
+        (BEYOND, [elsewhere("wrong at the last 2 of 30 along n", "rows", (29, 6))],
          "y: wrong at the last 2 of 2050 along n"),
-        (said_of_rows("NaN everywhere but at d 6, where numbers are expected", "nan"),
+        (said_of_rows(("NaN", ALL_BUT_6, ", where numbers are expected"), "nan"),
          [elsewhere("NaN", "nan", (3, 6))], "y: NaN nearly everywhere, where numbers are expected"),
-        (said_of_rows("zeros at n 3 and at d 1", "zeros"),
+        (said_of_rows(("zeros", at(3), "and", COLUMN), "zeros"),
          [elsewhere("zeros", "zeros", (4, 1))], "y: zeros at 1 of 40 along n and at d 1"),
-        (said_of_rows("zeros at n 3 and at the last 4 of 8 along d", "zeros"),
+        (said_of_rows(("zeros", at(3), parts.Except((ALL_BUT_6,))), "zeros"),
+         [elsewhere("zeros", "zeros", (3, 6))], "y: zeros at n 3"),
+        (said_of_rows(("zeros", at(3), "and", COLUMNS), "zeros"),
          [elsewhere("zeros", "zeros", (4, 0))],
          "y: zeros at 1 of 40 along n and at 4 of 8 along d"),
-        (said_of_rows("2 x expected at n 20..39", "one factor"),
+        (said_of_rows(("2 x expected", parts.At("n", range(20, 40), 40)), "one factor"),
          [elsewhere("2 x expected at n 15..29", "one factor", (15, 0))],
          "y: 2 x expected at 20 of 40 along n"),
-        (said_of_rows("zeros in the very last element", "zeros"),
+        (said_of_rows(("zeros", parts.VeryLast()), "zeros"),
          [elsewhere("zeros", "zeros", (29, 6))], "y: zeros in one element"),
-        (said_of_rows("zeros in the very last element", "zeros"),
+        (said_of_rows(("zeros", parts.VeryLast()), "zeros"),
          [elsewhere("zeros", "zeros", (29, 7))], "y: zeros in the very last element"),
-        (said("every element is 0.5 x expected (which is 1 / n)", "one factor"),
-         [said("every element is 0.5 x expected", "one factor")],
-         "y: every element is 0.5 x expected"),
-        (said("every element is 0.5 x expected", "one factor"),
-         [said("every element is 0.25 x expected", "one factor")],
+        (factor("0.5", parts.Name("1 / n")), [factor("0.5")], "y: every element is 0.5 x expected"),
+        (factor("0.5"), [factor("0.25")],
          "y: every element is 0.5 x expected, 0.25 x with other inputs"),
-        (said("as if x repeated its first entry along n", "misread input"),
-         [elsewhere("zeros", "zeros", (29, 7))], "y: wrong"),
-        (said("as if x repeated its first entry along n", "misread input"),
-         [elsewhere("wrong", "scattered", (29, 7))], "y: as if x repeated its first entry along n"),
+        (REPEATED, [elsewhere("zeros", "zeros", (29, 7))], "y: wrong"),
+        (REPEATED, [elsewhere("wrong", "scattered", (29, 7))], REPEATED.sentence),
     ],
 )  # fmt: skip
 def test_what_is_not_so_at_other_sizes_is_not_said(own, others, sentence):
     assert claims_more(own)
-    assert as_at_other_sizes(own, others, ROWS, {"n": 40}).sentence == sentence
+    assert as_at_other_sizes(own, others, ROWS).sentence == sentence
 
 
 def test_another_output_says_nothing_of_a_place():
     other = elsewhere("zeros at n 7", "zeros", (7, 0)).model_copy(update={"output": "z"})
-    assert as_at_other_sizes(LAST, [other], ROWS, {"n": 40}).sentence == LAST.sentence
+    assert as_at_other_sizes(LAST, [other], ROWS).sentence == LAST.sentence
     assert not claims_more(MANY)

@@ -9,6 +9,7 @@ import torch
 
 from pytest_fib.data import (
     BuildSpec,
+    Circumstance,
     Correctness,
     Definition,
     Diagnosis,
@@ -18,6 +19,7 @@ from pytest_fib.data import (
     SourceFile,
     SupportedLanguages,
 )
+from pytest_fib.diagnosis import parts
 from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
 from pytest_fib.workloads import make_inputs, make_workload
 
@@ -534,25 +536,25 @@ def test_a_factor_that_depends_on_the_workload_is_shown_at_two():
     assert found.sentence == f"var: every element is {ratios}"
 
 
-@pytest.mark.parametrize("known", ["", " (which is n / (n - 1))", " (which is sqrt(n))"])
-@pytest.mark.parametrize("mark", ["", " (only in a third call)", " (of others) (only twice)"])
-def test_a_factor_at_two_workloads_keeps_its_circumstances(known, mark):
+@pytest.mark.parametrize("known", [(), (parts.Name("n / (n - 1)"),), (parts.Name("sqrt(n)"),)])
+@pytest.mark.parametrize("marks", [(), ("only in a third call",), ("of others", "only twice")])
+def test_a_factor_at_two_workloads_keeps_its_circumstances(known, marks):
     """As where only a third call is wrong: the larger one is then right in a first."""
 
     def failed(factor, *more):
-        sentence = f"y: every element is {factor} x expected{''.join(more)}"
-        diagnosis = Diagnosis(sentence=sentence, output="y", pattern="one factor")
+        diagnosis = Diagnosis(sentence="", output="y", pattern="one factor")
+        diagnosis = diagnosis.with_parts("y:", parts.Factor(str(factor)), *more)
         return Evaluation(
             status="INCORRECT_NUMERICAL", correctness=Correctness(), diagnosis=diagnosis
         )
 
     workload = make_workload(SCALE, {"n": 2})
-    found = diagnose_failure(
-        SCALE, workload, failed(1.5), lambda w: failed(1.02, known, mark), 1 << 16
-    ).diagnosis
+    larger = failed(1.02, *known, *map(Circumstance, marks))
+    found = diagnose_failure(SCALE, workload, failed(1.5), lambda w: larger, 1 << 16).diagnosis
     at = found.shown_by.axes["n"]
     assert found.sentence == (
-        f"y: every element is 1.02 x expected at n={at}, 1.5 x expected at n=2{mark}"
+        f"y: every element is 1.02 x expected at n={at}, 1.5 x expected at n=2"
+        + "".join(f" ({mark})" for mark in marks)
     )
 
 
