@@ -30,6 +30,7 @@ from pytest_fib.diagnosis._localize import (
     localize,
     shares_filled,
     with_place,
+    without_given_indices,
     without_lone_indices,
     wrong_along,
 )
@@ -221,6 +222,7 @@ def _at_held_place(
     definition = failure.context.definition
     if place is not None and definition is not None:
         place = without_lone_indices(place, output, definition.var_axes)
+    place = place and without_given_indices(place, output, failure.context.tensors())
     place = _named_by_scalar(location, output, failure) or place
     says_where = bool(location.at) or location.name in (LAST, PADDING)
     if says_where and not _elsewhere(output, failure) and (failure.elsewhere or location.listed):

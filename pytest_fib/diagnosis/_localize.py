@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_fib.diagnosis import _parts as parts
 from pytest_fib.diagnosis._parts import first, has, joined, replaced, without
 from pytest_fib.diagnosis._wrong_output import FEW, WrongOutput, share, take, unraveled, vary
-from pytest_fib.workloads import TILE_SIZES
+from pytest_fib.workloads import TILE_SIZES, once
 
 if TYPE_CHECKING:
     import torch
@@ -48,11 +48,11 @@ LEAST_RIGHT = 3
 TRIANGLE, LEAST_SQUARE = "triangle", 3
 #: The largest number that is named as the only one that is expected.
 MOST_NAMED = 1 << 16
-#: Indices of a progression; the least number of its members.
+#: Indices of a progression, or runs of them; the least number of its members, or of runs.
 EVERY_KTH = "every k-th"
 #: Indices at both ends of a dimension, and none between.
 BOTH_ENDS = "both ends"
-LEAST_MEMBERS = 4
+LEAST_MEMBERS, LEAST_RUNS = 4, 3
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,28 @@ def without_lone_indices(
     """
     dims = [dim for dim, at in location.at.items() if not _is_lone(dim, at, output, axes)]
     return location if len(dims) == len(location.at) else _along_dimensions(output, dims)
+
+
+def without_given_indices(
+    location: Location, output: WrongOutput, inputs: Mapping[str, torch.Tensor]
+) -> Location | None:
+    """The place without dimensions of which just the indices up to an input's largest are wrong.
+
+    Whole numbers, such as tokens below 8, say where then.
+    """
+    largest = {
+        int(once(x).max())
+        for x in inputs.values()
+        if x.numel() > 1 and not x.is_floating_point() and x.element_size() > 1
+    }
+    dims = [dim for dim, at in location.at.items() if not _is_up_to_any(at, largest)]
+    return location if len(dims) == len(location.at) else _along_dimensions(output, dims)
+
+
+def _is_up_to_any(at: torch.Tensor, largest: Collection[int]) -> bool:
+    """Whether indices begin at 0 and end at one of these, which isn't the last."""
+    count = int(at.sum())
+    return 0 < count < len(at) and count - 1 in largest and bool(at[:count].all())
 
 
 def _is_lone(dim: int, at: torch.Tensor, output: WrongOutput, axes: Collection[str]) -> bool:
@@ -398,15 +420,16 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     """The rule that some indices of a dimension follow."""
     first, count = members[0], len(members)
     part, log_size = count / size, log10(size)
-    step = members[1] - first if count > 1 else 1
     if members == list(range(first, first + count)):
         return _contiguous(first, count, size, axis, role)
     last = members[-1]
-    if members == list(range(first, last + 1, step)) and count >= LEAST_MEMBERS:
+    if (runs := _regular_runs(members, size)) is not None:
+        length, step = runs
         is_whole = first < step and last + step >= size
-        end = "on" if is_whole else f"to {last}"
-        phrase = f"at every {ordinal(step)} of {axis}, from {first} {end}"
-        return _Indices(EVERY_KTH, (phrase,), part, (2 if is_whole else 3) * log_size)
+        which = f"every {ordinal(step)}" if length == 1 else f"{length} of every {step}"
+        phrase = f"at {which} of {axis}, from {first} {'on' if is_whole else f'to {last}'}"
+        choices = (2 if length == 1 else 3) + (not is_whole)
+        return _Indices(EVERY_KTH, (phrase,), part, choices * log_size)
     left_out = sorted({*range(size)}.difference(members))
     if len(left_out) == 1:
         return _Indices(role, (parts.AllBut(axis, left_out[0]),), part, log_size)
@@ -426,6 +449,20 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
         else parts.At(axis, tuple(members), size)
     )
     return _Indices(role, (place,), part, ways, listed=True)
+
+
+def _regular_runs(members: list[int], size: int) -> tuple[int, int] | None:
+    """The length of several runs of indices, and from where one begins to where the next does.
+
+    None if these aren't the same for all; the end of the dimension may cut off the last run.
+    """
+    begin = [i for before, i in zip([-2, *members], members, strict=False) if i != before + 1]
+    length = members.index(begin[1]) if len(begin) > 1 else len(members)
+    if len(begin) < (LEAST_MEMBERS if length == 1 else LEAST_RUNS):
+        return None
+    step = begin[1] - begin[0]
+    regular = [at + i for at in range(begin[0], begin[-1] + 1, step) for i in range(length)]
+    return (length, step) if members == [i for i in regular if i < size] else None
 
 
 def _right_between(right: list[int], size: int) -> int | None:

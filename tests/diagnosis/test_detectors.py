@@ -917,3 +917,16 @@ def test_small_errors_of_most_elements_leave_out_those_that_are_far_smaller():
     error = torch.where(some, 0.01 * normal((5000,), 3), 1e-9)
     found = explained(VECTOR, lambda x: x + error)
     assert "everywhere" not in found.sentence
+
+
+def test_runs_at_a_regular_distance_are_named_by_it():
+    """As the rotary elements of each head, or what is wrong of a packed word."""
+    heads = [i for start in range(0, 384, 64) for i in range(start, start + 32)]
+    found = explained((("rows", "qkv"), (40, 512), torch.float32), put(ALL, heads, value=torch.sin))
+    assert "at 32 of every 64 of qkv, from 0 to 351" in found.sentence
+    words = [i for start in range(1, 157, 8) for i in range(start, min(start + 6, 157))]
+    found = explained((("rows", "n"), (40, 157), torch.float32), put(ALL, words, value=torch.sin))
+    assert "at 6 of every 8 of n, from 1 on" in found.sentence
+    uneven = [*range(5), *range(20, 25), *range(44, 49), *range(60, 65)]
+    found = explained((("rows", "n"), (40, 157), torch.float32), put(ALL, uneven, value=torch.sin))
+    assert "of every" not in found.sentence

@@ -1292,3 +1292,32 @@ def test_narrow_outputs_are_explained_by_inputs_too(judge, dtype):
     infinite = "torch.inf" if dtype.endswith("e5m2") else "torch.nan"
     found = diagnosis(judge, scaled, f"return (x * s[:1, None] * {infinite}).to(torch.{dtype})")
     assert found.pattern in ("infinity", "nan"), found.sentence
+
+
+def test_a_place_up_to_the_largest_of_some_tokens_is_one_of_theirs(judge):
+    tokens = define(
+        {"x": "float32[m, n]", "t": "int64[m, 3]"},
+        {"y": "float32[m, n]"},
+        "return x.sin().scatter(1, t, -torch.inf)",
+        axes={"m": "var"},
+        rules={"t": {"kind": "integers", "min": 0, "max": 7}},
+    )
+    workload = make_workload(tokens, {"m": 30, "n": 200})
+    wrong = "return x.sin().scatter(1, 7 - t, -torch.inf)"
+    found = evaluated(judge, tokens, wrong, workload).diagnosis
+    assert "at 8 of 200 along n" in found.sentence or " of 6000 elements" in found.sentence
+
+
+def test_an_input_of_one_number_is_not_said_to_end_too_soon(judge):
+    codes = define(
+        {"x": "float32[n, d]"},
+        {"y": "int32[n, d]"},
+        "low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)\n"
+        "    return ((x - low) / ((high - low) / 15).clamp(min=1e-8)).round().int()",
+    )
+    wrong = (
+        "low, high = x.amin(1, keepdim=True).clamp(max=0), x.amax(1, keepdim=True).clamp(min=0)\n"
+        "    return ((x - low) / ((high - low) / 15).clamp(min=1e-8)).round().int()"
+    )
+    found = outcome(judge, codes, wrong, n=40, regime={"values": "ones"})
+    assert "were 0 at the last" not in found.diagnosis.sentence
