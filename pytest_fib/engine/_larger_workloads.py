@@ -236,7 +236,7 @@ class _Tried:
         """
         shown = own.shown_by or self.workload
         twice = doubled(self.definition, shown, max_bytes)
-        is_larger = twice != shown and all(n >= shown.axes[axis] for axis, n in twice.axes.items())
+        is_larger = twice != shown and _is_within(shown, twice)
         enough = ENOUGH if own.shown_by is None else FIRST
         for workload in (twice, shown) if is_larger and own.shown_by is None else (shown,):
             failed, found, is_known = 0, list[Diagnosis](), True
@@ -304,18 +304,29 @@ class _Tried:
 
     def _with_conditions_that_hold(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
         """The diagnosis, with those inputs that make it right at twice the sizes too."""
-        shown = diagnosis.shown_by or self.workload
-        twice = doubled(self.definition, shown, max_bytes)
-        explained = self.evaluate(twice) if twice != shown else None
-        again = _diagnosis_of(explained)
-        if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
-            return diagnosis
-        others = first(Conditions, again.parts) or Conditions()
-        said = [
-            each.also_in(others) if isinstance(each, Conditions) else each
-            for each in diagnosis.parts
+        for larger in self._larger_than(diagnosis.shown_by or self.workload, max_bytes):
+            again = _diagnosis_of(self.evaluate(larger))
+            if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
+                continue
+            others = first(Conditions, again.parts) or Conditions()
+            said = [
+                each.also_in(others) if isinstance(each, Conditions) else each
+                for each in diagnosis.parts
+            ]
+            diagnosis = saying(diagnosis, *filter(str, said))
+        return diagnosis
+
+    def _larger_than(self, workload: Workload, max_bytes: int) -> list[Workload]:
+        """Twice the sizes; where that is too much, twice that of each axis alone."""
+        twice = doubled(self.definition, workload, max_bytes)
+        if _is_within(workload, twice):
+            return [twice] if twice != workload else []
+        sizes = [{**workload.axes, axis: 2 * n + 1} for axis, n in workload.axes.items()]
+        return [
+            make_workload(self.definition, axes, workload.seed, workload.regime)
+            for axes in sizes
+            if in_domain(self.definition, axes)
         ]
-        return saying(diagnosis, *filter(str, said))
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis of a workload, which names a larger one that is right.

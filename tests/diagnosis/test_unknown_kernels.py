@@ -215,6 +215,25 @@ def test_what_makes_it_right_does_so_at_twice_the_sizes():
         assert (", in what depends on b" in found.sentence) is is_said, found.sentence
 
 
+def test_what_makes_it_right_does_so_at_twice_each_size_where_all_are_too_much():
+    definition = define(
+        {"x": "float32[n, m]", "b": "float32[m]"},
+        {"y": "float32[n, m]"},
+        "return x.sin() + b.exp()",
+        axes={"m": "var"},
+    )
+    for most, is_said in ((1 << 20, True), (8, False)):
+        check = FunctionChecker(
+            definition,
+            lambda x, b, m=most: x.sin() + b.exp() + 0.01 * (b.sin() if len(b) <= m else b.cos()),
+            "cpu",
+        )
+        few = make_workload(definition, {"n": 3, "m": 5})
+        found = diagnose_failure(definition, few, check(few), partial(check, explain=True), 1024)
+        sentence = found.diagnosis.sentence
+        assert (", in what depends on b" in sentence) is is_said, sentence
+
+
 def test_a_switch_is_no_factor_of_what_it_adds(judge):
     sentence = diagnosis(judge, SWITCHED, "return x.sin() + (1.01 * b if use else b * 0)").sentence
     assert "right if use is False" in sentence or "depends on b" in sentence
