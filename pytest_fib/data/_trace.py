@@ -131,7 +131,7 @@ class Diagnosis(Record):  # noqa: PLW1641  (dicts have no hash either)
 
     def __eq__(self, other: object) -> bool:
         # A record's sentence is the same, of whatever parts it was made.
-        return isinstance(other, Diagnosis) and dict(self) == dict(other)
+        return dict(self) == dict(other) if isinstance(other, Diagnosis) else NotImplemented
 
     @property
     def headline(self) -> str:

@@ -17,8 +17,8 @@ from pytest_fib.diagnosis._diagnose import (
 from pytest_fib.diagnosis._experiments import Conditions as Conditions
 from pytest_fib.diagnosis._hypotheses import input_hypotheses as input_hypotheses
 from pytest_fib.diagnosis._parts import (
-    first as first,
-    has as has,
+    first_part as first_part,
+    has_part as has_part,
     saying as saying,
     with_guessed_tiles as with_guessed_tiles,
     without_guess as without_guess,

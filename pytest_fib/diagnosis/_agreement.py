@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 from pytest_fib.data import DTYPE_CLASSES, Part
 from pytest_fib.diagnosis import _parts as parts
 from pytest_fib.diagnosis._diagnose import OF_THESE_INPUTS, VAGUE_PATTERNS
-from pytest_fib.diagnosis._parts import WRONG, first, has, replaced, saying, without
+from pytest_fib.diagnosis._parts import (
+    WRONG,
+    first_part,
+    has_part,
+    is_in,
+    replaced,
+    saying,
+    without,
+)
 from pytest_fib.diagnosis._wrong_output import dimension
 
 if TYPE_CHECKING:
@@ -61,7 +69,7 @@ def agreed(own: Diagnosis, others: Sequence[Diagnosis]) -> Diagnosis:
 def claims_more(own: Diagnosis) -> bool:
     """Whether a diagnosis says where, what a factor is or what was read, by sizes perhaps."""
     is_more = own.pattern == MISREAD or _one_factor(own) is not None
-    return is_more or has(parts.Place | parts.Name, own.parts)
+    return is_more or has_part(parts.Place | parts.Name, own.parts)
 
 
 def as_at_other_sizes(
@@ -74,7 +82,7 @@ def as_at_other_sizes(
     factor is said with another one that there is.
     """
     alike = [each for each in others if each.pattern == own.pattern]
-    if alike and not any(has(parts.Name, each.parts) for each in alike):
+    if alike and not any(has_part(parts.Name, each.parts) for each in alike):
         own = saying(own, *without(parts.Name, own.parts))
     own = _with_other_factor(own, alike)
     if own.pattern == MISREAD:
@@ -83,7 +91,7 @@ def as_at_other_sizes(
     elements = [
         (index, shape) for each in others for index, shape in _elements(own, each, definition)
     ]
-    if elements and not any(has(parts.Past, each.parts) for each in others):
+    if elements and not any(has_part(parts.Past, each.parts) for each in others):
         own = saying(own, *without(parts.Past, own.parts))
     axes = definition.outputs[own.output].shape or ()
     dims = [dimension(axis, dim) for dim, axis in enumerate(axes)]
@@ -165,11 +173,11 @@ def _most(output: str, others: Sequence[Diagnosis]) -> list[Diagnosis]:
 
 def _place_of(diagnosis: Diagnosis) -> str:
     """Where a sentence says that an output is wrong: all that only say how much are alike."""
-    if has(parts.Everywhere, diagnosis.parts) or wrong_share(diagnosis) >= NEARLY:
+    if has_part(parts.Everywhere, diagnosis.parts) or wrong_share(diagnosis) >= NEARLY:
         return ALL
-    if has(parts.HowMany, diagnosis.parts):
+    if has_part(parts.HowMany, diagnosis.parts):
         return COUNTED
-    return "expected" if has(parts.Which, diagnosis.parts) else diagnosis.place
+    return "expected" if has_part(parts.Which, diagnosis.parts) else diagnosis.place
 
 
 def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
@@ -209,7 +217,7 @@ def _values_expected(diagnosis: Diagnosis) -> set[str]:
 
 def _says_where(diagnosis: Diagnosis) -> bool:
     is_place = diagnosis.pattern == diagnosis.place
-    return is_place or has(parts.HowMany | parts.Everywhere | parts.Which, diagnosis.parts)
+    return is_place or has_part(parts.HowMany | parts.Everywhere | parts.Which, diagnosis.parts)
 
 
 def _usual_count(alike: Sequence[Diagnosis]) -> Diagnosis:
@@ -227,7 +235,7 @@ def wrong_share(diagnosis: Diagnosis) -> float:
 
 def _with_agreed_name(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
     """A diagnosis that names a factor or an offset only if half of those that say the same do."""
-    name = first(parts.Name, diagnosis.parts)
+    name = first_part(parts.Name, diagnosis.parts)
     if 2 * sum(name in each.parts for each in alike) >= len(alike):
         return diagnosis
     return saying(diagnosis, *without(parts.Name, diagnosis.parts))
@@ -238,17 +246,19 @@ def _with_agreed_number(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Dia
 
     What is calculated from inputs is another with others.
     """
-    number = first(parts.Number, diagnosis.parts)
+    number = first_part(parts.Number, diagnosis.parts)
     if number is None:
         return diagnosis
-    named = [float(each.digits) for each in (first(parts.Number, x.parts) for x in alike) if each]
+    numbers = (first_part(parts.Number, each.parts) for each in alike)
+    named = [float(each.digits) for each in numbers if each]
     same = [each for each in named if isclose(each, float(number.digits), rel_tol=SAME)]
     if 2 * len(same) >= len(named):
         return diagnosis
-    said = replaced((number,), number.otherwise, diagnosis.parts)
     # The name of a scalar may be agreed, of which each has its own.
-    is_named = all(first(parts.Name, said) in each.parts for each in alike)
-    return saying(diagnosis, *(said if is_named else without(parts.Name, said)))
+    is_named = all(first_part(parts.Name, diagnosis.parts) in each.parts for each in alike)
+    said = diagnosis.parts if is_named else without(parts.Name, diagnosis.parts)
+    closed = (number, ",") if is_in((number, ","), said) else (number,)
+    return saying(diagnosis, *replaced(closed, number.otherwise, said))
 
 
 def _with_whole_end(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
@@ -258,7 +268,7 @@ def _with_whole_end(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnos
     such as of which tiles it is the rest, goes with its length.
     """
     own = _long_end(diagnosis)
-    if own is None or has(parts.Partly | parts.Guess | parts.Past, diagnosis.parts):
+    if own is None or has_part(parts.Partly | parts.Guess | parts.Past, diagnosis.parts):
         return diagnosis
     ends = Counter(end for each in alike if (end := _long_end(each)))
     counts = [
@@ -277,7 +287,7 @@ def _long_end(diagnosis: Diagnosis) -> parts.End | None:
 def _with_other_factor(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnosis:
     """A diagnosis of one factor of all elements, with another one that they have elsewhere."""
     own = _one_factor(diagnosis)
-    if own is None or has(parts.Name, diagnosis.parts):
+    if own is None or has_part(parts.Name, diagnosis.parts):
         return diagnosis
     factors = [found.digits for each in alike if (found := _one_factor(each))]
     least = OTHER * abs(float(own.digits) - 1) + _half_a_digit(own.digits)
@@ -290,7 +300,7 @@ def _with_other_factor(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diag
 
 def _one_factor(diagnosis: Diagnosis) -> parts.Factor | None:
     """The factor of all elements, if no others are named."""
-    factor = first(parts.Factor, diagnosis.parts)
+    factor = first_part(parts.Factor, diagnosis.parts)
     return factor if factor and not factor.others else None
 
 
@@ -305,12 +315,12 @@ def _of_certain_values(own: Diagnosis) -> Diagnosis:
     if own.pattern in OF_THESE_INPUTS and own.pattern not in VAGUE_PATTERNS:
         found = saying(own, *without(parts.Everywhere, own.parts))
         return found.model_copy(update={"vague": True})
-    is_count = has(parts.HowMany, own.parts) and _is_only_wrong(own)
-    says_which = has(parts.Which | parts.WhereZero, own.parts)
+    is_count = has_part(parts.HowMany, own.parts) and _is_only_wrong(own)
+    says_which = has_part(parts.Which | parts.WhereZero, own.parts)
     return own if is_count or says_which else only_wrong(own)
 
 
 def only_wrong(own: Diagnosis) -> Diagnosis:
     """That an output is wrong, with an element of it; of bools, which way."""
-    found = saying(own, f"{own.output}:", first(parts.Way, own.parts) or WRONG)
+    found = saying(own, f"{own.output}:", first_part(parts.Way, own.parts) or WRONG)
     return found.model_copy(update={"pattern": "scattered", "vague": True})

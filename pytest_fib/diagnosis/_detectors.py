@@ -183,9 +183,9 @@ def _one_value(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sen
         and not _is_of_an_input(output, failure)
     ):
         name = _scalar_of(output, value, failure)
-        number = parts.Number(output.digits(value), before=", ", after="" if name else ",")
-        named = (parts.Name(name), ",") if name else ()
-        yield "constant", ("the same value", number, *named, *where(output, left_out=True))
+        number = parts.Number(output.digits(value), before=", ")
+        named = (parts.Name(name),) if name else ()
+        yield "constant", ("the same value", number, *named, ",", *where(output, left_out=True))
 
 
 def _is_given(value: torch.Tensor, failure: Failure) -> bool:

@@ -262,7 +262,8 @@ def _named_by_scalar(location: Location, output: WrongOutput, failure: Failure) 
         is_that = found == [[each.context.inputs[name]] for _, each in sides]
         if is_that and share(output.wrong.movedim(dim, 0)[index].reshape(-1)) >= SOME_OF_ROW:
             at = parts.At(output.axis(dim), (index,), output.shape[dim])
-            return replace(location, phrase=(at, f", which is {name}", *_expected(location.phrase)))
+            # In words: at other sizes, the scalar may be another.
+            return replace(location, phrase=(f"{at}, which is {name}", *_expected(location.phrase)))
     return None
 
 
@@ -315,8 +316,8 @@ def _diagnosis(
 def _of_wrong_ones(said: Sentence, how_much: type[Part] | UnionType) -> Sentence:
     """The same, where how much has a pattern is said of wrong elements: right ones may have it."""
     found: list[str | Part] = []
-    for before, part in zip(("", *said), said, strict=False):
-        is_said = before in (WRONG, f"({WRONG}")
+    for before, part, after in zip(("", *said), said, (*said[1:], ""), strict=False):
+        is_said = before in (WRONG, f"({WRONG}") or isinstance(after, parts.AllBut)
         found += ["where it is wrong:"] if isinstance(part, how_much) and not is_said else []
         found.append(part)
     return tuple(found)

@@ -8,7 +8,7 @@ from math import inf, lgamma, log, log10, prod
 from typing import TYPE_CHECKING
 
 from pytest_fib.diagnosis import _parts as parts
-from pytest_fib.diagnosis._parts import first, has, joined, replaced, without
+from pytest_fib.diagnosis._parts import first_part, has_part, joined, replaced, without
 from pytest_fib.diagnosis._wrong_output import FEW, WrongOutput, share, take, unraveled, vary
 from pytest_fib.workloads import TILE_SIZES, once
 
@@ -146,8 +146,10 @@ def without_given_indices(
 ) -> Location | None:
     """The place without dimensions of which just the indices up to an input's largest are wrong.
 
-    Whole numbers, such as tokens below 8, say where then.
+    Whole numbers, such as tokens below 8, say where then: only part of what is there is wrong.
     """
+    if not has_part(parts.Partly, location.phrase):
+        return location
     largest = {
         int(once(x).max())
         for x in inputs.values()
@@ -186,7 +188,7 @@ def _is_held(dim: int, location: Location, output: WrongOutput, other: WrongOutp
 
 def _end(indices: _Indices | None) -> type[parts.End] | None:
     """Which end of a dimension some indices are, or begin with, if they do."""
-    end = first(parts.End, indices.phrase) if indices else None
+    end = first_part(parts.End, indices.phrase) if indices else None
     begins = indices is not None and indices.name == BOTH_ENDS
     return type(end) if end else parts.First if begins else None
 
@@ -284,7 +286,7 @@ def _padding(output: WrongOutput) -> Location | None:
     such = every == float(value)  # where all of these are wrong, that they are says enough
     is_enough = share(take(output.wrong, output.any_sample.at[such]).bool()) >= NEARLY_WHOLE
     left_out = parts.AllBut | parts.Except
-    if place is None or is_enough or not place.dense or has(left_out, place.phrase):
+    if place is None or is_enough or not place.dense or has_part(left_out, place.phrase):
         return Location(PADDING, (parts.OnlyExpected(value),))
     phrase = (*place.phrase, parts.Expected(value))
     return replace(place, name=PADDING, phrase=phrase, if_left_out=())
@@ -362,7 +364,7 @@ def _along_dimensions(output: WrongOutput, dims: Sequence[int] | None = None) ->
 def _range_of(output: WrongOutput, dim: int, indices: _Indices) -> torch.Tensor:
     """Marks the indices of a dimension that are named (bool)."""
     wrong = wrong_along(output, dim).clone()
-    has_gaps = indices.name in (EVERY_KTH, BOTH_ENDS) or has(parts.AllBut, indices.phrase)
+    has_gaps = indices.name in (EVERY_KTH, BOTH_ENDS) or has_part(parts.AllBut, indices.phrase)
     if not (indices.listed or has_gaps):
         members = wrong.nonzero()[:, 0]
         wrong[int(members[0]) : int(members[-1]) + 1] = True  # some are right by chance
@@ -376,7 +378,7 @@ def _density(output: WrongOutput, dimensions: Sequence[_Indices]) -> float:
 
 def _joined(phrases: Sequence[Sentence]) -> Sentence:
     """Places of several dimensions as one; what is left out comes last."""
-    places = [phrase for phrase in phrases if not has(parts.AllBut, phrase)]
+    places = [phrase for phrase in phrases if not has_part(parts.AllBut, phrase)]
     of_all = [part for phrase in phrases for part in phrase]
     left_out = tuple(part for part in of_all if isinstance(part, parts.AllBut))
     return (*joined(places), parts.Except(left_out)) if places and left_out else joined(phrases)
@@ -425,11 +427,11 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     last = members[-1]
     if (runs := _regular_runs(members, size)) is not None:
         length, step = runs
-        is_whole = first < step and last + step >= size
-        which = f"every {ordinal(step)}" if length == 1 else f"{length} of every {step}"
-        phrase = f"at {which} of {axis}, from {first} {'on' if is_whole else f'to {last}'}"
+        last_run = first + (last - first) // step * step
+        is_whole = first < step and last_run + step >= size
+        place = parts.Runs(axis, first, None if is_whole else last, length, step, count, size)
         choices = (2 if length == 1 else 3) + (not is_whole)
-        return _Indices(EVERY_KTH, (phrase,), part, choices * log_size)
+        return _Indices(EVERY_KTH, (place,), part, choices * log_size)
     left_out = sorted({*range(size)}.difference(members))
     if len(left_out) == 1:
         return _Indices(role, (parts.AllBut(axis, left_out[0]),), part, log_size)
@@ -443,12 +445,12 @@ def _described(members: list[int], size: int, axis: str, role: str) -> _Indices:
     # log10 of the number of ways to choose so many.
     ways = (lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)) / log(10)
     listed = ", ".join(map(str, members[:MOST_LISTED]))
-    place = (
+    some = (
         parts.ListedAlong(count, size, axis, listed)
         if count > MOST_LISTED
         else parts.At(axis, tuple(members), size)
     )
-    return _Indices(role, (place,), part, ways, listed=True)
+    return _Indices(role, (some,), part, ways, listed=True)
 
 
 def _regular_runs(members: list[int], size: int) -> tuple[int, int] | None:
@@ -509,9 +511,3 @@ def _why_last(size: int, count: int, axis: str, rest_of: int) -> Sentence:
     is_tile = count in TILES and size % count == 0 and size > 2 * count
     guess = parts.Guess(axis, rest_of, tile=0 if rest_of or not is_tile else count)
     return (guess,) if guess.causes else ()
-
-
-def ordinal(number: int) -> str:
-    """2nd, 3rd, 11th."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
-    return f"{number}{ending or 'th'}"

@@ -24,6 +24,12 @@ def _at_index(axis: str, index: int) -> str:
     return f"at index {index} along {axis}" if _SIZES.fullmatch(axis) else f"at {axis} {index}"
 
 
+def ordinal(number: int) -> str:
+    """2nd, 3rd, 11th."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
+    return f"{number}{ending or 'th'}"
+
+
 class OneElement(Part):
     form, share = "in one element", 0.0  # of how many elements isn't said
 
@@ -135,6 +141,31 @@ class At(Part):
 
 
 @dataclass(frozen=True)
+class Runs(Part):
+    """Indices of an axis at a regular distance, or runs of them, to a last one or to its end."""
+
+    axis: str
+    first: int
+    last: int | None
+    length: int
+    step: int
+    count: int
+    size: int
+
+    def __str__(self) -> str:
+        which = f"{self.length} of every {self.step}"
+        which = f"every {ordinal(self.step)}" if self.length == 1 else which
+        end = "on" if self.last is None else f"to {self.last}"
+        return f"at {which} of {self.axis}, from {self.first} {end}"
+
+    def has(self, i: int, size: int, tile: int) -> bool:
+        return i >= self.first and (i - self.first) % self.step < self.length
+
+    def how_much(self) -> Sentence:
+        return (Along(self.count, self.size, self.axis),)
+
+
+@dataclass(frozen=True)
 class AllBut(Part):
     """All indices of an axis but one."""
 
@@ -173,8 +204,8 @@ class VeryLast(Part):
 
 
 #: Places that sizes, or values, may decide; and those of one axis.
-Place = End | At | AllBut | Except | VeryLast
-PlaceAlong = End | At | AllBut
+Place = End | At | Runs | AllBut | Except | VeryLast
+PlaceAlong = End | At | Runs | AllBut
 
 
 @dataclass(frozen=True)
@@ -255,11 +286,10 @@ class WhereZero(Part):
 class Number(Part):
     """The value of elements, or their offset; and what is said if that is another elsewhere."""
 
-    form = "{before}{digits}{after}"
+    form = "{before}{digits}"
     digits: str
     otherwise: Sentence = ()
     before: str = ""
-    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -291,12 +321,12 @@ class LikeRounding(Part):
     form = ", like those of rounding or of cancellation"
 
 
-def first(kind: type[_Kind], sentence: Sentence) -> _Kind | None:
+def first_part(kind: type[_Kind], sentence: Sentence) -> _Kind | None:
     """The first part of this kind, if there is one."""
     return next((part for part in sentence if isinstance(part, kind)), None)
 
 
-def has(kind: type[Part] | UnionType, sentence: Sentence) -> bool:
+def has_part(kind: type[Part] | UnionType, sentence: Sentence) -> bool:
     return any(isinstance(part, kind) for part in sentence)
 
 
@@ -334,7 +364,11 @@ def with_guessed_tiles(diagnosis: Diagnosis, tiles: Mapping[str, int]) -> Diagno
 
     Along axes that have none, it guesses no more.
     """
-    return _guessing(diagnosis, lambda guess: replace(guess, rest_of=tiles.get(guess.axis, 0)))
+
+    def other(guess: Guess) -> Guess:
+        return replace(guess, rest_of=tiles.get(guess.axis, 0)) if guess.rest_of else guess
+
+    return _guessing(diagnosis, other)
 
 
 def without_guess(diagnosis: Diagnosis) -> Diagnosis:

@@ -27,8 +27,8 @@ from pytest_fib.diagnosis import (
     agreed,
     as_at_other_sizes,
     claims_more,
-    first,
-    has,
+    first_part,
+    has_part,
     only_wrong,
     parts,
     saying,
@@ -198,7 +198,7 @@ class _Tried:
         """The diagnosis, as far as others show it too, with what these show beside it."""
         found = self.at_other_sizes(self.agreed(diagnosis, max_bytes), max_bytes)
         found = _of_one_workload(found)
-        if not has(parts.WhereInput, found.parts):  # else others may lack such elements
+        if not has_part(parts.WhereInput, found.parts):  # else others may lack such elements
             found = self.unless_right(found)
         return self.with_all_outputs(self.from_its_size(found))
 
@@ -285,7 +285,7 @@ class _Tried:
             if len(others) == FIRST:
                 break
         own = self.outcome.diagnosis
-        if own and shown and has(parts.VeryLast, diagnosis.parts):
+        if own and shown and has_part(parts.VeryLast, diagnosis.parts):
             others.append(_bare(own, self.workload))  # as of one place of padding, or of several
         found = as_at_other_sizes(diagnosis, others, self.definition) if others else diagnosis
         is_less = found.pattern in VAGUE_PATTERNS and found.pattern != diagnosis.pattern
@@ -308,7 +308,7 @@ class _Tried:
             again = _diagnosis_of(self.evaluate(larger))
             if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
                 continue
-            others = first(Conditions, again.parts) or Conditions()
+            others = first_part(Conditions, again.parts) or Conditions()
             said = [
                 each.also_in(others) if isinstance(each, Conditions) else each
                 for each in diagnosis.parts
@@ -500,7 +500,7 @@ def _without_place(diagnosis: Diagnosis, *, keeps_expected: bool) -> Diagnosis:
 
     Which of a few integers is expected may be decided by them as well.
     """
-    is_kept = keeps_expected and has(parts.Which, diagnosis.parts)
+    is_kept = keeps_expected and has_part(parts.Which, diagnosis.parts)
     return only_wrong(diagnosis) if _is_place(diagnosis) and not is_kept else diagnosis
 
 
@@ -622,7 +622,7 @@ def _with_tiles(
     """
 
     passes = partial(_passes_at, definition, workload, evaluate)
-    divided = _parts(definition)
+    divided = _sizes_of_parts(definition)
     tiles = {
         axis: tile
         for axis, tile in diagnosis.tiles.items()
@@ -694,7 +694,7 @@ def _is_only_tile(tile: int, size: int) -> bool:
     return not rest or [each for each in TILE_SIZES if size % each == rest] == [tile]
 
 
-def _parts(definition: Definition) -> set[int]:
+def _sizes_of_parts(definition: Definition) -> set[int]:
     """Sizes that the definition may divide an axis into: its constants, and its reference's."""
     numbers = {
         node.value
@@ -745,9 +745,9 @@ def _as_shown_by(
         diagnosis = without_rounding(diagnosis)
     if own and own.output == diagnosis.output:
         shown["element"] = own.element
-        names = [first(parts.Name, each.parts) for each in (diagnosis, own)]
+        names = [first_part(parts.Name, each.parts) for each in (diagnosis, own)]
         is_one_name = names[0] is not None and names[0] == names[1]
-        one, other = (first(parts.Factor, each.parts) for each in (diagnosis, own))
+        one, other = (first_part(parts.Factor, each.parts) for each in (diagnosis, own))
         if one and other and _differ(one, other, definition, own.output) and not is_one_name:
             at, own_at = (_sizes_in_words(each) for each in (larger, workload))
             both = parts.Factor(one.digits, f" at {at}, {other.digits} x expected at {own_at}")

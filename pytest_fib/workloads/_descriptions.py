@@ -214,7 +214,9 @@ _SORTED = re.compile(
 )
 #: In which order things are, such as tokens: of times, they never fall.
 _IN_TIME = re.compile(rf"{_BEGIN}(?:the )?(?:oldest|earliest) first{_STOP}", re.I)
-_TIMES = re.compile(r"\b(?:arriv|times?\b|timestamps?\b|deadlines?\b|dates?\b|epochs?\b)", re.I)
+_TIMES = re.compile(
+    r"^(?:(?!many\b)\w+ )?(?:arrivals?|times?(?! steps?\b)|timestamps?|deadlines?|seconds)\b", re.I
+)
 _STRICTLY = re.compile(
     rf"\bstrictly (?:ascending|increasing|rising|growing)(?: from 0)?{_STOP}", re.I
 )

@@ -416,13 +416,14 @@ def special_values(
     if constraints_on(name, definition):
         return ()  # which NaN doesn't meet
     of_numbers = said(definition.inputs[name], definition)
-    described = of_numbers.special
+    holds = definition.inputs[name].dtype.holds
+    described = {x for x in of_numbers.special if holds(x)}
     if may_be_any(name, definition, rule):
         asked = {*uses.asked.get(name, ())}
         all_of_these = asked & {-inf} if is_lse(name) else asked | described
         is_below_alone = described & {-inf, inf} == {-inf}  # as of what is banned
         never = of_numbers.never | ({inf} if is_below_alone else set())
-        return {x for x in all_of_these - never if definition.inputs[name].dtype.holds(x)}
+        return {x for x in all_of_these - never if holds(x)}
     if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
     is_signed = isinstance(rule, kinds.Scales) and rule.signed

@@ -504,7 +504,8 @@ def _put_ends(tensor: torch.Tensor, context: FillContext, low: float, high: floa
         rows, at = _one_of_eight(choice, 5 - context.turn)
         rows[at] = 3
     choice = choice.to(tensor.device)
-    tensor.masked_fill_(choice == 0, low).masked_fill_(choice == 1, high)
+    wide = tensor.float() if tensor.element_size() == 1 else tensor  # these can't be filled
+    tensor.copy_(wide.masked_fill(choice == 0, low).masked_fill(choice == 1, high))
     _put_zeros(tensor, context, low, high)
 
 

@@ -35,10 +35,9 @@ def off(digits):
 
 def constant(digits, name, *place):
     """Elements with the same value, which may have a name."""
-    number = parts.Number(digits, before=", ", after="" if name else ",")
-    return said(
-        ("the same value", number, *((parts.Name(name), ",") if name else ()), *place), "constant"
-    )
+    number = parts.Number(digits, before=", ")
+    names = (parts.Name(name),) if name else ()
+    return said(("the same value", number, *names, ",", *place), "constant")
 
 
 EVERYWHERE = said(("wrong", parts.Everywhere()), "everywhere", vague=True)
@@ -124,6 +123,8 @@ def test_what_each_workload_says_of_its_own_scalar_keeps_the_name():
     words = "y: the same value (which is ub), at 20 of 90 elements"
     assert agreed(own, others).sentence == words
     bare = constant("3", "", parts.Count(20, 90))
+    others = [constant(digits, "", parts.Count(20, 90)) for digits in ("7", "9")]
+    assert agreed(own, others).sentence == "y: the same value at 20 of 90 elements"
     assert "3" not in agreed(bare, others).sentence
 
 
@@ -198,6 +199,7 @@ REPEATED = said("as if x repeated its first entry along n", "misread input")
 FIRST = said_of_rows(("wrong", parts.First("n", 10, 40)))
 BEYOND = said_of_rows(("wrong", parts.Last("n", 2, 2050), parts.Past(2048)))
 ALL_BUT_6 = parts.AllBut("d", 6)
+RUNS = said_of_rows(("wrong", parts.Runs("n", 3, None, 2, 8, 10, 40)))
 
 
 @pytest.mark.parametrize(
@@ -213,6 +215,8 @@ ALL_BUT_6 = parts.AllBut("d", 6)
          "y: wrong at n 3, 5"),
         (said_of_rows(("wrong", at(3, 5))), [elsewhere("wrong at n 3", "rows", (3, 0), (6, 1))],
          "y: wrong at 2 of 40 along n"),
+        (RUNS, [elsewhere("wrong at n 11", "rows", (11, 0), (20, 7))], RUNS.sentence),
+        (RUNS, [elsewhere("wrong at n 13", "rows", (13, 0))], "y: wrong at 10 of 40 along n"),
         (said_of_rows(("wrong", ALL_BUT_6), "everywhere"),
          [elsewhere("wrong", "scattered", (3, 6))], "y: wrong nearly everywhere"),
         (said_of_rows(("wrong", parts.VeryLast())),

@@ -927,6 +927,9 @@ def test_runs_at_a_regular_distance_are_named_by_it():
     words = [i for start in range(1, 157, 8) for i in range(start, min(start + 6, 157))]
     found = explained((("rows", "n"), (40, 157), torch.float32), put(ALL, words, value=torch.sin))
     assert "at 6 of every 8 of n, from 1 on" in found.sentence
+    short = [i for start in (0, 8, 16) for i in range(start, start + 4)]
+    found = explained((("rows", "n"), (40, 27), torch.float32), put(ALL, short, value=torch.sin))
+    assert "at 4 of every 8 of n, from 0 to 19" in found.sentence
     uneven = [*range(5), *range(20, 25), *range(44, 49), *range(60, 65)]
     found = explained((("rows", "n"), (40, 157), torch.float32), put(ALL, uneven, value=torch.sin))
     assert "of every" not in found.sentence

@@ -1327,6 +1327,29 @@ def test_a_place_up_to_the_largest_of_some_tokens_is_one_of_theirs(judge):
     assert "at 8 of 200 along n" in found.sentence or " of 6000 elements" in found.sentence
 
 
+def test_a_whole_place_is_said_whatever_the_largest_of_some_whole_numbers(judge):
+    masked = define(
+        {"x": "float32[n, d]", "lens": "int32[n]"},
+        {"y": "float32[n, d]"},
+        "return x.sin() * (lens[:, None] > 3)",
+        rules={"lens": {"kind": "integers", "min": 0, "max": 15}},
+    )
+    wrong = "y = x.sin() * (lens[:, None] > 3)\n    y[:, :16] = y[:, :16].exp() * 3\n    return y"
+    found = outcome(judge, masked, wrong).diagnosis
+    assert found.sentence == "y: wrong at the first 16 of 64 along d"
+
+
+def test_a_place_that_a_scalar_names_is_the_scalars_at_other_sizes_too(judge):
+    written = define(
+        {"x": "float32[n, d]", "pos": "int32"},
+        {"y": "float32[n, d]"},
+        "y = x.sin()\n    y[pos] = x[pos].exp() + 5\n    return y",
+        rules={"pos": {"kind": "integers", "min": 0, "max": "n - 1"}},
+    )
+    found = _found(written, lambda x, pos: x.sin(), 70)
+    assert re.fullmatch(r"y: wrong at n \d+, which is pos", found.sentence), found.sentence
+
+
 def test_an_input_of_one_number_is_not_said_to_end_too_soon(judge):
     codes = define(
         {"x": "float32[n, d]"},

@@ -1711,6 +1711,20 @@ def test_numbers_of_8_bits_have_the_special_values_that_they_hold_where_a_refere
     assert found == special
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_numbers_of_8_bits_keep_to_the_range_of_their_description(dtype):
+    """Of an infinity that e4m3 has none of, torch makes its largest number."""
+    data = signature("op", "n", "x[n]:fp8", "y[n]:f32")
+    described = {"positive; inf where not reached": (0, 4), "from -1 to 1": (-1, 1)}
+    for description, (low, high) in described.items():
+        data["inputs"]["x"] |= {"dtype": dtype, "description": description}
+        definition = Definition.model_validate(data)
+        for seed in range(TURNS):
+            x = make_inputs(definition, make_workload(definition, {"n": 16}, seed, {}))["x"].float()
+            finite = x[x.isfinite()]
+            assert ((low <= finite) & (finite <= high)).all()
+
+
 def made_of(inputs, axes, rules, seed, values=None, out="y[n]:f32"):
     data = signature("op", " ".join(axes), inputs, out)
     definition = Definition.model_validate(data | {"workloads": {"inputs": rules}})
