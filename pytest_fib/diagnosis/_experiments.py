@@ -196,10 +196,31 @@ def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
         other = another_number(rule)
         if math.isnan(other) or value not in (0, 1, rule.min, rule.max):
             continue
-        tried = (context.compared({name: value + by * (other - value)}) for by in BESIDE)
+        numbers = (value + by * (other - value) for by in BESIDE)
+        tried = (context.compared(_with_equal_ones(context, name, number)) for number in numbers)
         if all(each is not None and _all_passed(each, names) for each in tried):
             return f"only where {name} is {value:g}"
     return ""
+
+
+def _with_equal_ones(context: CallContext, name: str, number: float) -> dict[str, Any]:
+    """A scalar with another number, and so the elements of inputs that equal it.
+
+    What is wrong where these are equal isn't so of that number alone. It has few digits, which
+    elements can have too.
+    """
+    old, number = context.inputs[name], float(torch.tensor(number, dtype=torch.bfloat16))
+    equal = {
+        other: once(x) == old
+        for other, x in context.tensors().items()
+        if x.is_floating_point() and x.element_size() > 1
+    }
+    moved = {
+        other: once(context.inputs[other]).masked_fill(at, number)
+        for other, at in equal.items()
+        if bool(at.any())
+    }
+    return {name: number, **moved}
 
 
 def _with_hidden(

@@ -1363,3 +1363,19 @@ def test_an_input_of_one_number_is_not_said_to_end_too_soon(judge):
     )
     found = outcome(judge, codes, wrong, n=40, regime={"values": "ones"})
     assert "were 0 at the last" not in found.diagnosis.sentence
+
+
+def test_what_is_wrong_where_elements_equal_a_scalar_is_so_of_others_too(judge):
+    clipped = define(
+        {"x": "float32[n, d]", "limit": "float32"},
+        {"y": "float32[n, d]"},
+        "return torch.where(x.abs() <= limit, x.exp(), 0.0)",
+        rules={"limit": {"kind": "uniform", "min": 0.5, "max": 4.0}},
+    )
+    wrong = "return torch.where(x.abs() < limit, x.exp(), 0.0)"
+    made = [make_workload(clipped, {"n": 60}, seed) for seed in range(40)]
+    at_the_end = [each for each in made if each.inputs["limit"].value == 4]
+    found = [evaluated(judge, clipped, wrong, each).diagnosis for each in at_the_end]
+    sentences = [each.sentence for each in found if each is not None]
+    assert sentences
+    assert not any("only where limit" in each for each in sentences), sentences
