@@ -822,9 +822,12 @@ class _Reader(ast.NodeVisitor):
             return
         for name in names:
             self._uses.asked.setdefault(name, set()).update(values)
-        # Where the least is infinity, all are; unless the reference put them there. It asks so of
-        # the greatest because of its own masks, which may leave nothing of a row.
-        of = self._of_least(self._elements_asked(node)) if inf in values else None
+        # Where the greatest is -inf, all are: of its own masks, or of an input that has any.
+        elements = self._elements_asked(node)
+        if -inf in values and (of := self._of_extreme(elements, {"max", "amax"})) is not None:
+            self._uses.replaced |= self._floats_in(of)
+        # Where the least is infinity, all are; unless the reference put them there.
+        of = self._of_extreme(elements, {"min", "amin"}) if inf in values else None
         is_given = of is not None and not self._is_masked(of)
         source = self._expressions.source(of) if is_given else None
         if source and self._inputs[source.input].dtype.is_floating:
@@ -856,19 +859,21 @@ class _Reader(ast.NodeVisitor):
         if of is not None and depth:
             self._note_counted(of, depth - 1)
 
-    def _of_least(self, node: ast.expr, depth: int = DEPTH) -> ast.expr | None:
-        """Of which elements a number is the least; None if it is none."""
+    def _of_extreme(
+        self, node: ast.expr, names: Collection[str], depth: int = DEPTH
+    ) -> ast.expr | None:
+        """Of which elements a number is the least, or greatest, by these names; None if of none."""
         match node:
-            case ast.Call(func=ast.Attribute(attr="min" | "amin")):
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr in names:
                 operands = self._operands(node)
                 is_along = all(isinstance(constant(each), int | tuple) for each in operands[1:])
                 return operands[0] if operands and is_along else None  # or the lesser of two
             case ast.Attribute(value=value, attr="values") | ast.Subscript(value=value):
-                return self._of_least(value, depth)
+                return self._of_extreme(value, names, depth)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in MOVES:
-                return self._of_least(value, depth)
+                return self._of_extreme(value, names, depth)
         held = self._expressions.calculation(node) if depth else None
-        return None if held is None else self._of_least(held, depth - 1)
+        return None if held is None else self._of_extreme(held, names, depth - 1)
 
     def _is_masked(self, node: ast.expr, depth: int = DEPTH) -> bool:
         """Whether something is put in place of some of the elements."""

@@ -1345,6 +1345,9 @@ def test_what_a_norm_is_asked_its_elements_may_be(asks, values):
     ("asks", "may_be"),
     [
         ("torch.isinf(x.min())", True),
+        ("torch.isneginf(x.amax())", True),
+        ("torch.isneginf((x / table[0, 0]).max(-1).values).any()", True),
+        ("torch.isposinf(x.amax())", False),
         ("not torch.isfinite(x).any()", True),
         ("(x == -math.inf).all()", True),
         ("torch.isfinite(x).all()", False),
