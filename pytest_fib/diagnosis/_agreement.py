@@ -91,8 +91,8 @@ def as_at_other_sizes(
     elements = [
         (index, shape) for each in others for index, shape in _elements(own, each, definition)
     ]
-    if elements and not any(has_part(parts.Past, each.parts) for each in others):
-        own = saying(own, *without(parts.Past, own.parts))
+    if elements and not any(has_part(parts.PastLimit, each.parts) for each in others):
+        own = saying(own, *without(parts.PastLimit, own.parts))
     axes = definition.outputs[own.output].shape or ()
     dims = [dimension(axis, dim) for dim, axis in enumerate(axes)]
     places = [part for part in own.parts if isinstance(part, parts.Place)]
@@ -177,7 +177,7 @@ def _place_of(diagnosis: Diagnosis) -> str:
         return ALL
     if has_part(parts.HowMany, diagnosis.parts):
         return COUNTED
-    return "expected" if has_part(parts.Which, diagnosis.parts) else diagnosis.place
+    return "expected" if has_part(parts.ByExpected, diagnosis.parts) else diagnosis.place
 
 
 def _at_agreed_place(alike: Sequence[Diagnosis]) -> Diagnosis:
@@ -217,7 +217,9 @@ def _values_expected(diagnosis: Diagnosis) -> set[str]:
 
 def _says_where(diagnosis: Diagnosis) -> bool:
     is_place = diagnosis.pattern == diagnosis.place
-    return is_place or has_part(parts.HowMany | parts.Everywhere | parts.Which, diagnosis.parts)
+    return is_place or has_part(
+        parts.HowMany | parts.Everywhere | parts.ByExpected, diagnosis.parts
+    )
 
 
 def _usual_count(alike: Sequence[Diagnosis]) -> Diagnosis:
@@ -268,7 +270,7 @@ def _with_whole_end(diagnosis: Diagnosis, alike: Sequence[Diagnosis]) -> Diagnos
     such as of which tiles it is the rest, goes with its length.
     """
     own = _long_end(diagnosis)
-    if own is None or has_part(parts.Partly | parts.Guess | parts.Past, diagnosis.parts):
+    if own is None or has_part(parts.Partly | parts.Guess | parts.PastLimit, diagnosis.parts):
         return diagnosis
     ends = Counter(end for each in alike if (end := _long_end(each)))
     counts = [
@@ -316,11 +318,11 @@ def _of_certain_values(own: Diagnosis) -> Diagnosis:
         found = saying(own, *without(parts.Everywhere, own.parts))
         return found.model_copy(update={"vague": True})
     is_count = has_part(parts.HowMany, own.parts) and _is_only_wrong(own)
-    says_which = has_part(parts.Which | parts.WhereZero, own.parts)
+    says_which = has_part(parts.ByExpected | parts.WhereZero, own.parts)
     return own if is_count or says_which else only_wrong(own)
 
 
 def only_wrong(own: Diagnosis) -> Diagnosis:
     """That an output is wrong, with an element of it; of bools, which way."""
-    found = saying(own, f"{own.output}:", first_part(parts.Way, own.parts) or WRONG)
+    found = saying(own, f"{own.output}:", first_part(parts.WrongBool, own.parts) or WRONG)
     return found.model_copy(update={"pattern": "scattered", "vague": True})

@@ -438,10 +438,10 @@ def _location(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sent
         yield "scattered", (_wrong(output), how_many(output))
 
 
-def _wrong(output: WrongOutput) -> str | parts.Way:
+def _wrong(output: WrongOutput) -> str | parts.WrongBool:
     """``wrong``; for bools, which way if it is the same for all."""
     sides = [] if output.is_number else torch.unique(output.wrong_sample.got).tolist()
-    return parts.Way(str(not sides[0]), got=str(bool(sides[0]))) if len(sides) == 1 else WRONG
+    return parts.WrongBool(str(not sides[0]), got=str(bool(sides[0]))) if len(sides) == 1 else WRONG
 
 
 # ---- small errors ----

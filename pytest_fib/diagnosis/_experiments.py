@@ -126,7 +126,7 @@ def correlation(one: torch.Tensor, other: torch.Tensor, *, beside: torch.Tensor)
 
 @dataclass(frozen=True)
 class Conditions(Part):
-    """What makes wrong outputs right, in words: inputs that are 0, and other conditions on inputs.
+    """What makes wrong outputs right: inputs that are 0, and other conditions on inputs, in words.
 
     What an input is a factor of vanishes where that is 0: the error is in that, or in the input's
     use, or in what it is multiplied by.
@@ -204,23 +204,19 @@ def only_with(outputs: Sequence[WrongOutput], failure: Failure) -> str:
 
 
 def _with_equal_ones(context: CallContext, name: str, number: float) -> dict[str, Any]:
-    """A scalar with another number, and so the elements of inputs that equal it.
+    """A scalar with another number, and with it the elements of inputs that equal the scalar.
 
-    What is wrong where these are equal isn't so of that number alone. It has few digits, which
-    elements can have too.
+    What is wrong where these are equal isn't so of one number alone. The number is rounded to
+    bfloat16, so that elements of narrow dtypes can have it.
     """
     old, number = context.inputs[name], float(torch.tensor(number, dtype=torch.bfloat16))
-    equal = {
-        other: once(x) == old
-        for other, x in context.tensors().items()
-        if x.is_floating_point() and x.element_size() > 1
-    }
-    moved = {
-        other: once(context.inputs[other]).masked_fill(at, number)
-        for other, at in equal.items()
-        if bool(at.any())
-    }
-    return {name: number, **moved}
+    changed: dict[str, Any] = {name: number}
+    for other, x in context.tensors().items():
+        if x.is_floating_point() and x.element_size() > 1:
+            values = once(x)
+            if bool((values == old).any()):
+                changed[other] = values.masked_fill(values == old, number)
+    return changed
 
 
 def _with_hidden(

@@ -462,8 +462,8 @@ def _cut_short(
         (name, x, dim, axis)
         for name, x in tensors.items()
         if x.dtype is not torch.float4_e2m1fn_x2
-        and vary(bits(x))
         and (x.is_floating_point() or isinstance(rules[name], kinds.Integers))
+        and vary(bits(x))
         for dim, axis in enumerate(definition.inputs[name].shape or ())
     ]
     for name, x, dim, axis in axes:

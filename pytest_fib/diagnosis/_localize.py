@@ -483,7 +483,7 @@ def _contiguous(first: int, count: int, size: int, axis: str, role: str) -> _Ind
         why = _why_last(size, count, axis, rest_of)
         right = size - count
         is_limit = right >= LEAST_LIMIT and right & (right - 1) == 0 and count > 1
-        past = (parts.Past(right),) if is_limit else ()
+        past = (parts.PastLimit(right),) if is_limit else ()
         name = role if role == "some heads" else LAST
         one_last = count == 1 and size >= LEAST_SIZE and not why
         if_left_out = (parts.Guess(axis, off_by_one=True),) if one_last else ()

@@ -85,14 +85,15 @@ class ListedAlong(Along):
 class End(Part):
     """The first or last indices of an axis."""
 
-    which: ClassVar[str]
+    is_last: ClassVar[bool]
     axis: str
     count: int
     size: int
 
     def __str__(self) -> str:
         count = f"{self.count} " if self.count > 1 else ""
-        return f"at the {self.which} {count}of {self.size} along {self.axis}"
+        end = "last" if self.is_last else "first"
+        return f"at the {end} {count}of {self.size} along {self.axis}"
 
     def has(self, i: int, size: int, tile: int) -> bool:
         """Whether an index of an axis of another ``size`` is at as large an end, or a tile's rest.
@@ -103,7 +104,7 @@ class End(Part):
         if self.count > 1:
             share = ceil(self.count * size / self.size)
             count = max(self.count, share, tile - 1, (1 << self.count.bit_length()) - 1)
-        return i < count if isinstance(self, First) else i >= size - count
+        return i >= size - count if self.is_last else i < count
 
     def how_much(self) -> Sentence:
         """What is said in place of where."""
@@ -111,11 +112,11 @@ class End(Part):
 
 
 class First(End):
-    which = "first"
+    is_last = False
 
 
 class Last(End):
-    which = "last"
+    is_last = True
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ class Guess(Part):
 
 
 @dataclass(frozen=True)
-class Past(Part):
+class PastLimit(Part):
     form = ", all past {limit}"
     limit: int
 
@@ -245,8 +246,8 @@ class Expected(Part):
 
 
 @dataclass(frozen=True)
-class Way(Expected):
-    """The same of bools, with what they are."""
+class WrongBool(Expected):
+    """The same of bools, which are all wrong in one way."""
 
     form = "{got} where {value} is expected"
     got: str
@@ -264,7 +265,7 @@ class Wherever(Part):
 
 
 #: For which expected values elements are wrong, in place of where.
-Which = OnlyExpected | Wherever
+ByExpected = OnlyExpected | Wherever
 
 
 @dataclass(frozen=True)

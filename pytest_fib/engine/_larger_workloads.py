@@ -321,12 +321,7 @@ class _Tried:
         twice = doubled(self.definition, workload, max_bytes)
         if _is_within(workload, twice):
             return [twice] if twice != workload else []
-        sizes = [{**workload.axes, axis: 2 * n + 1} for axis, n in workload.axes.items()]
-        return [
-            make_workload(self.definition, axes, workload.seed, workload.regime)
-            for axes in sizes
-            if in_domain(self.definition, axes)
-        ]
+        return self._with_each_size(workload, {a: 2 * n + 1 for a, n in workload.axes.items()})
 
     def unless_right(self, diagnosis: Diagnosis) -> Diagnosis:
         """The diagnosis of a workload, which names a larger one that is right.
@@ -453,10 +448,15 @@ class _Tried:
 
     def _of_one_less(self, workload: Workload) -> list[Workload]:
         """The same with an axis that is shorter by one, for each that may be."""
-        sizes = [{**workload.axes, axis: n - 1} for axis, n in workload.axes.items() if n > 1]
+        sizes = {axis: n - 1 for axis, n in workload.axes.items() if n > 1}
+        return self._with_each_size(workload, sizes)
+
+    def _with_each_size(self, workload: Workload, sizes: Mapping[str, int]) -> list[Workload]:
+        """The same with one of these sizes each, for each that may be."""
+        changed = [{**workload.axes, axis: n} for axis, n in sizes.items()]
         return [
             make_workload(self.definition, axes, workload.seed, workload.regime)
-            for axes in sizes
+            for axes in changed
             if in_domain(self.definition, axes)
         ]
 
@@ -500,7 +500,7 @@ def _without_place(diagnosis: Diagnosis, *, keeps_expected: bool) -> Diagnosis:
 
     Which of a few integers is expected may be decided by them as well.
     """
-    is_kept = keeps_expected and has_part(parts.Which, diagnosis.parts)
+    is_kept = keeps_expected and has_part(parts.ByExpected, diagnosis.parts)
     return only_wrong(diagnosis) if _is_place(diagnosis) and not is_kept else diagnosis
 
 
@@ -735,7 +735,7 @@ def _as_shown_by(
         details = (*detail_lines(own.sentence), *details)  # what its elements don't show
     shown: dict[str, Any] = {"shown_by": diagnosis.shown_by or larger, "details": details}
     said, own_said = (
-        [part for part in (each.parts if each else ()) if isinstance(part, parts.Which)]
+        [part for part in (each.parts if each else ()) if isinstance(part, parts.ByExpected)]
         for each in (diagnosis, own)
     )
     is_of_expected = bool(said) and said != own_said

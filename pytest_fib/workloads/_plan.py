@@ -415,15 +415,16 @@ def special_values(
     """
     if constraints_on(name, definition):
         return ()  # which NaN doesn't meet
-    of_numbers = said(definition.inputs[name], definition)
-    holds = definition.inputs[name].dtype.holds
-    described = {x for x in of_numbers.special if holds(x)}
+    spec = definition.inputs[name]
+    of_numbers = said(spec, definition)
+    described, asked = (
+        {value for value in values if spec.dtype.holds(value)}
+        for values in (of_numbers.special, uses.asked.get(name, ()))
+    )
     if may_be_any(name, definition, rule):
-        asked = {*uses.asked.get(name, ())}
         all_of_these = asked & {-inf} if is_lse(name) else asked | described
         is_below_alone = described & {-inf, inf} == {-inf}  # as of what is banned
-        never = of_numbers.never | ({inf} if is_below_alone else set())
-        return {x for x in all_of_these - never if holds(x)}
+        return all_of_these - of_numbers.never - ({inf} if is_below_alone else set())
     if is_stated(name, definition) or not isinstance(rule, kinds.Uniform | kinds.Scales):
         return ()
     is_signed = isinstance(rule, kinds.Scales) and rule.signed

@@ -177,8 +177,8 @@ class ReferenceUses:
     shifted: set[str] = field(default_factory=set)
     #: The axes whose places are subtracted from integers, or these from them.
     spans: dict[str, str] = field(default_factory=dict)
-    #: Inputs for which a number is put where they are infinite or NaN, so that a row may be
-    #: all that.
+    #: Inputs for which a number is put where they are infinite or NaN, or which the reference asks
+    #: whether all of a row are, so that a row may be all that.
     replaced: set[str] = field(default_factory=set)
     #: The same for which an infinity is put, as in a minimum of what counts.
     made_infinite: set[str] = field(default_factory=set)
@@ -822,7 +822,8 @@ class _Reader(ast.NodeVisitor):
             return
         for name in names:
             self._uses.asked.setdefault(name, set()).update(values)
-        # Where the greatest is -inf, all are: of its own masks, or of an input that has any.
+        # Where the greatest is -inf, all are, be it by a mask of the reference or by an input that
+        # has -inf; the others don't get any for it.
         elements = self._elements_asked(node)
         if -inf in values and (of := self._of_extreme(elements, {"max", "amax"})) is not None:
             self._uses.replaced |= self._floats_in(of)

@@ -46,7 +46,7 @@ ZEROS = said(("zeros", parts.Count(300, 600)), "zeros")
 OFF = off("+1")
 PADDING = said(("wrong", parts.OnlyExpected("0")), "padding", place="padding")
 ROWS_OF_0 = said(("wrong", parts.First("d", 4, 5), parts.Expected("0")), "rows", place="rows")
-FALSE = parts.Way("False", got="True")
+FALSE = parts.WrongBool("False", got="True")
 NAN = said(("NaN", parts.Everywhere(), ", where numbers are expected"), "nan")
 NAN_BUT = ("NaN", parts.AllBut("heads", 3), ", where numbers are expected")
 
@@ -197,7 +197,7 @@ REST = said_of_rows(("zeros", parts.Last("n", 8, 40), parts.Guess("n", rest_of=1
 COLUMN, COLUMNS = parts.At("d", (1,), 8), parts.Last("d", 4, 8)
 REPEATED = said("as if x repeated its first entry along n", "misread input")
 FIRST = said_of_rows(("wrong", parts.First("n", 10, 40)))
-BEYOND = said_of_rows(("wrong", parts.Last("n", 2, 2050), parts.Past(2048)))
+BEYOND = said_of_rows(("wrong", parts.Last("n", 2, 2050), parts.PastLimit(2048)))
 ALL_BUT_6 = parts.AllBut("d", 6)
 RUNS = said_of_rows(("wrong", parts.Runs("n", 3, None, 2, 8, 10, 40)))
 
