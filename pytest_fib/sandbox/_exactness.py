@@ -20,6 +20,8 @@ EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = words("div sqrt"), words("reciprocal rsqrt")
 _PLAIN = words("add sub rsub mul")
+#: Operations of Python floats and tensors.
+ARITHMETIC = _PLAIN | words("div")
 #: What is an exponential less 1, somewhere, and comes near to -1; and all that comes near to 1 or
 #: to -1.
 LESS_ONE = words("elu expm1")

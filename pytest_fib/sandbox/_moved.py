@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from random import Random
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pytest_fib.sandbox._exactness import (
+    ARITHMETIC,
     EQUAL_SHARE,
     FEW_TERMS,
     NEAR_ONE,
@@ -86,12 +88,14 @@ class Computed:
 
     - ``exponentials``: results of exponential functions.
     - ``products``: results of multiplications, with both factors.
+    - ``seed_of_numbers``: by which Python's numbers are moved; 0 where none is.
     """
 
     recurrences: Recurrences = field(default_factory=Recurrences)
     sums: Sums = field(default_factory=WeakIdKeyDictionary)
     exponentials: UntilChanged[bool] = field(default_factory=UntilChanged)
     products: UntilChanged[Sequence[Any]] = field(default_factory=UntilChanged)
+    seed_of_numbers: int = 0
 
     def is_exponential(self, value: Any) -> bool:
         """Whether a tensor is what an exponential function gave, and was not changed since."""
@@ -149,6 +153,7 @@ def _moved_result(
     computes = adds or call.name in ELEMENTWISE
     if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
         return _viewed(call, sums)
+    call = _with_moved_numbers(call, computed.seed_of_numbers)
     offset = _offset(call, computed)
     if call.in_place:
         return _moved_in_place(call, noise, adds, offset)
@@ -170,6 +175,29 @@ def _moved_result(
     if adds and is_wide(result):
         sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, offset))
     return result
+
+
+def _with_moved_numbers(call: Operation, seed: int) -> Operation:
+    """An operation with its Python floats moved where float32, which rounds them, can't hold them.
+
+    Of ``x - (1 - s) - s``, an implementation rounds two numbers of Python. Each is moved the same
+    way wherever it is, and for the negated ``seed`` the other way; for 0, none is.
+    """
+    if not seed or call.name not in ARITHMETIC:
+        return call
+    return replace(call, args=tuple(_moved_number(value, seed) for value in call.args))
+
+
+def _moved_number(value: Any, seed: int) -> Any:
+    if not isinstance(value, float) or _holds(value):
+        return value
+    way = Random(f"{abs(seed)} {value.hex()}").choice((-1.0, 1.0))
+    return value * (1 + math.copysign(way, way * seed) * ROUNDOFF)
+
+
+def _holds(value: float) -> bool:
+    """Whether float32 holds a number without rounding it."""
+    return math.isnan(value) or torch.tensor(value, dtype=torch.float32).item() == value
 
 
 def _are_shares(one: Any, other: Any) -> bool:

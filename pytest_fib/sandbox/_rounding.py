@@ -501,6 +501,7 @@ class Moving(Keeping, Sampling):  # type: ignore[no-untyped-call]
 
     def __init__(self, first: Recording, seed: int) -> None:
         super().__init__(first.decisions, seed)
+        self._computed.seed_of_numbers = seed
         self._first = iter(first.weights)
 
     def compute(self, call: Operation) -> Any:

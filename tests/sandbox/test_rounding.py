@@ -674,6 +674,28 @@ def test_of_two_large_scores_that_nearly_tie_each_wins_once():
     assert torch.minimum(*weights).max() < 0.5 < torch.maximum(*weights).min()
 
 
+@pytest.mark.parametrize("share", [0.2691, 0.3123, 0.377])
+def test_numbers_of_python_are_rounded_one_by_one(share):
+    """The gradient of a loss with a smoothed label, of one class: exactly 0, but for rounding."""
+
+    def run(x):
+        return x.exp() - ((1 - share) * torch.ones_like(x) + share)
+
+    x = torch.zeros(1, 1)
+    rounded = abs(float(1 - torch.tensor(share) - torch.tensor(1 - share)))
+    off = [abs(float(run_widened(run, [x], moved=seed))) for seed in MOVES]
+    assert float(run_widened(run, [x])) == 0
+    assert rounded <= max(off)
+    assert 0 < max(off) < 8 * 2.0**-24
+
+
+@pytest.mark.parametrize("share", [0.25, 0.375])
+def test_numbers_of_python_that_float32_holds_are_exact(share):
+    x = torch.zeros(1, 1)
+    for seed in MOVES:
+        assert not run_widened(lambda x: x.exp() - ((1 - share) + share * x.exp()), [x], moved=seed)
+
+
 def test_what_cancels_in_one_element_has_an_error_whatever_integers_are_summed_beside_it():
     def run(x):
         return (x[:, 0] - torch.logsumexp(x, 1)) * (x > 1).sum(1).clamp(min=1)
