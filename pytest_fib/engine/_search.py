@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from math import isnan
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,6 +42,9 @@ DRAWN_BYTES = 32 << 20
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: What uses so many times its bound is wrong beyond doubt.
 FAR_BEYOND = 8.0
+#: Where exactly 0 is expected, no more than that may be what rounding leaves of numbers near 1, and
+#: so small a share of another error what it leaves of numbers as large as that.
+LEFT_OF_ROUNDING = 2.0**-20
 #: The circumstance of failures that earlier calls lead to.
 RIGHT_AFRESH = "only after calls on other inputs; right in a new process"
 #: Where a larger share of the drawn workloads is passed over, the outcome says so.
@@ -293,7 +297,8 @@ def _alike(first: Outcome, other: Outcome) -> bool:
     """Whether two failures have the same status and, for wrong numbers, the same outputs.
 
     One that other values of the workload show isn't like one of its own, and what is just beyond
-    its bound isn't like what is far beyond: nearly as much may be rounding.
+    its bound isn't like what is far beyond: nearly as much may be rounding. Neither is what
+    rounding leaves where exactly 0 is expected, which is far beyond any bound of 0.
     """
     if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
         return type(first) is type(other)
@@ -301,9 +306,20 @@ def _alike(first: Outcome, other: Outcome) -> bool:
         return False
     if _bound_used(other) < min(_bound_used(first), FAR_BEYOND):
         return False
-    wrong = {*_wrong_outputs(first), facts_of(first).get("worst", {}).get("output")}
-    reported = facts_of(other).get("worst", {}).get("output")
-    return first.status is other.status and reported in wrong
+    first_worst, worst = (facts_of(each).get("worst", {}) for each in (first, other))
+    if _is_left_of_rounding(worst, first_worst):
+        return False
+    wrong = {*_wrong_outputs(first), first_worst.get("output")}
+    return first.status is other.status and worst.get("output") in wrong
+
+
+def _is_left_of_rounding(worst: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
+    """Whether an element that should be 0 is wrong by hardly anything, beside a first one."""
+    if not worst or not first or worst["expected"] != 0:
+        return False
+    error = abs(first["got"] - first["expected"])
+    most = LEFT_OF_ROUNDING * (1.0 if isnan(error) else min(1.0, error))
+    return bool(abs(worst["got"]) <= most)
 
 
 def _wrong_outputs(outcome: Evaluation) -> set[str]:
