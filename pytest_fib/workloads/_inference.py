@@ -31,6 +31,7 @@ from pytest_fib.workloads._constraints import (
 )
 from pytest_fib.workloads._described_rules import Described, of_description, within
 from pytest_fib.workloads._descriptions import BITS_OF_SIZES, Bound, Said, more, said
+from pytest_fib.workloads._reference_reader import uses_of
 from pytest_fib.workloads._reference_uses import SORTING, ReferenceUses
 from pytest_fib.workloads._sizes import power_of_two
 
@@ -85,7 +86,7 @@ class Subject:
     @cached_property
     def uses(self) -> ReferenceUses:
         """What the reference does with its inputs."""
-        return ReferenceUses.of(self.definition)
+        return uses_of(self.definition)
 
     @cached_property
     def said(self) -> Said:

@@ -35,6 +35,7 @@ from pytest_fib.workloads._constraints import (
 )
 from pytest_fib.workloads._descriptions import Said, said
 from pytest_fib.workloads._inference import Inferred, Subject, infer
+from pytest_fib.workloads._reference_reader import uses_of
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 from pytest_fib.workloads._special_values import is_lse
@@ -563,7 +564,7 @@ def _planned_or_refused(definition: Definition) -> Plan:
         stated = enumerate(definition.constraints)
         places = (("constraints", i) for i, text in stated if text in error.constraints)
         place = next(places, error.place)
-        uses = ReferenceUses.of(definition)
+        uses = uses_of(definition)
         return Plan(definition, uses=uses, problem=str(error), problem_at=place)
     return planned
 
@@ -616,7 +617,7 @@ def _planned(definition: Definition) -> Plan:
         for name, rule in rules.items()
     }
     constraints = (*stated, *chain.from_iterable(implied.values()))
-    uses = ReferenceUses.of(definition)
+    uses = uses_of(definition)
     scalars, of_scalars = _scalars(definition, stated, rules, unmade)
     on_axes = tuple(each for each in constraints if each.tensors <= scalars.keys())
     order, independent = _axis_order(definition, on_axes, rules)
