@@ -34,11 +34,12 @@ from pytest_fib.workloads._constraints import (
     parse_expression,
 )
 from pytest_fib.workloads._descriptions import Said, said
-from pytest_fib.workloads._inference import Inferred, Subject, infer
+from pytest_fib.workloads._inference import Inferred, infer
 from pytest_fib.workloads._reference_reader import uses_of
 from pytest_fib.workloads._reference_uses import ReferenceUses
 from pytest_fib.workloads._solver import AxisSolver, InfeasibleError, Tries
 from pytest_fib.workloads._special_values import is_lse
+from pytest_fib.workloads._subject import Subject
 
 #: How many plans are cached; making one takes about a millisecond.
 CACHED_PLANS = 256
