@@ -225,7 +225,7 @@ def _draw_axes(
     """
     leads = () if odd else planned.independent
     deck = " of what hides" if values in HIDING else ""
-    least = 2 if values in ON_REQUEST else 1
+    least = 2 if values in ON_REQUEST else 0
     which = Bounds(0, len(leads) - 1)
     lead = leads[draw_number(draw, f"lead{deck}", "size", which)] if leads else None
     order = sorted(planned.order, key=lambda axis: axis != lead and axis not in odd)

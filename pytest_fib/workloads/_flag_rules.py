@@ -15,10 +15,13 @@ MASK = r"(.*_)?mask(_.*)?"
 
 
 def mask(subject: Subject) -> InputRule | None:
-    """Where it is added, 0 or -inf, but not -inf in a whole row: that may mean NaN; else 0 or 1."""
+    """Where it is added, 0 or -inf; else 0 or 1.
+
+    A whole row is -inf where the reference puts numbers for a softmax of nothing: else that is NaN.
+    """
     if subject.spec.dtype.is_floating and subject.name not in subject.uses.factors:
         is_added = subject.name in subject.uses.added and subject.spec.shape
-        return kinds.Mask(allow_empty=False) if is_added else None
+        return kinds.Mask(allow_empty=subject.uses.mends_nothing) if is_added else None
     is_integer = subject.spec.dtype in DTYPE_CLASSES["integer"]
     are_bits = is_integer and subject.name in subject.uses.shifted | subject.uses.any_bits
     are_rows = is_integer and subject.name in subject.uses.pads

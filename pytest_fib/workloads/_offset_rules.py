@@ -15,12 +15,16 @@ _STARTS, _ENDS = r"(.*_)?(starts?|begins?)", r"(.*_)?ends?"
 
 
 def indptr(subject: Subject) -> InputRule | None:
-    """Offsets of sequences (an indptr), along the axis whose total they are split over."""
+    """Offsets of sequences (an indptr), along the axis whose total they are split over.
+
+    That is the one that the reference cuts at them, if it does; their name says less.
+    """
     queries = re.fullmatch(r"(q|cu).*(?<!k)(?<!kv)", subject.name) is not None
     guesses = ("total_q", "total_tokens", "total_seq_len") if queries else (
         "num_kv_indices", "total_kv", "total_k", "total_seq_len"
     )  # fmt: skip
-    total = subject.totals.get(subject.name) or subject.axis(*guesses) or _likely_axis(subject)
+    known = subject.totals.get(subject.name) or subject.uses.cuts.get(subject.name)
+    total = known or subject.axis(*guesses) or _likely_axis(subject)
     if total is None:
         return None
     if parts := _starts_or_ends(total, subject):
@@ -88,11 +92,15 @@ def _last_goes_on(subject: Subject) -> bool:
 
 
 def _likely_axis(subject: Subject) -> str | None:
-    """The first axis of the outputs, or of other inputs, that offsets may be along."""
+    """The first axis of the outputs, or of other inputs, that offsets may be along.
+
+    Before these, one of indices, such as the columns of a sparse matrix.
+    """
     definition, own = subject.definition, set(subject.spec.shape or ())
     words = [set(re.findall(r"\w+", text)) for text in definition.constraints]
     taken = own.union(*(each for each in words if each & own))
-    specs = (*definition.outputs.values(), *definition.inputs.values())
+    indices = (definition.inputs[name] for name in definition.inputs if name in subject.uses.picks)
+    specs = (*indices, *definition.outputs.values(), *definition.inputs.values())
     firsts = dict.fromkeys(spec.shape[0] for spec in specs if spec.shape)
     free = [axis for axis in firsts if axis in definition.var_axes and axis not in taken]
     if free:

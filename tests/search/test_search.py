@@ -191,6 +191,16 @@ def test_each_search_has_a_size_that_the_reference_divides_without_remainder(
         assert any((n - rest) % by == 0 and n >= 2 * by for n in sizes)
 
 
+def test_each_search_has_nothing_along_each_axis_that_may_be_empty(define, look):
+    inputs = {"x": {"shape": ["m", "n"], "dtype": "float32"}}
+    domains = {"m": {"min": 0, "max": 100}, "n": {"min": 0, "max": 7}}
+    definition = define({"m": "var", "n": "var"}, inputs, domains=domains)
+    for seed in range(4):
+        sizes = [workload.axes for workload in look(definition, seed=seed)[1]]
+        for axis, other in ("mn", "nm"):
+            assert any(axes[axis] == 0 < axes[other] for axes in sizes)
+
+
 def test_each_search_has_an_axis_that_equals_one_which_follows(define, look):
     axes = {"m": "var", "half": "var", "n": "var", "k": "var"}
     inputs = {
