@@ -277,7 +277,9 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     sort: Sort = "size" if largest is None or not how.once else "largest"
     only = _odd_ones(choice) if axis in how.odd else None
     if domain.step == 1 and domain.values is None:
-        low = max(domain[0], min(how.least, choice.largest))
+        # Nothing along several axes at once is the plainest workload, which is tried anyway.
+        least = max(how.least, int(0 in choice.known.values()))
+        low = max(domain[0], min(least, choice.largest))
         # Of offsets there is one more than of what they are offsets of.
         more = int(axis in planned.offset_axes and low > 1)
         most = _most_summed(planned, choice)

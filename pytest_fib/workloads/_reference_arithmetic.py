@@ -125,6 +125,7 @@ class Arithmetic:
             self._note_raised(call)
         elif name in _ROUNDINGS and arguments:
             self._note_rounded(arguments[0])
+        self._differences.note_call(call)
         self._note_converted(call)
 
     def _note_raised(self, call: Call) -> None:

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 #: Functions that compare elements with numbers, or with others.
 _COMPARISONS = {"ge", "gt", "le", "lt", "eq", "ne", "greater", "greater_equal", "less"}
 _COMPARISONS |= {"less_equal", "not_equal", "threshold", "bucketize", "searchsorted"}
-#: Functions that search among elements in order, and where these are among the arguments.
-_SEARCHED = {"searchsorted": 0, "bucketize": 1}
+#: Functions that search among elements in order, and their arguments: the one that has these, and
+#: the one that is sought, each with its place.
+_SEARCHED = {
+    "searchsorted": (("sorted_sequence", 0), ("input", 1)),
+    "bucketize": (("boundaries", 1), ("input", 0)),
+}
 #: What shares of a softmax remain, put in order and added up.
 _OF_SHARES = {"cumsum", "float", "sort"}
 
@@ -61,7 +65,7 @@ class Comparisons:
         """Note what a function compares elements with, or finds among others."""
         if call.name in _COMPARISONS:
             self._note_limits(*call.arguments[:2])
-        if call.name in _SEARCHED and len(call.arguments) > _SEARCHED[call.name]:
+        if call.name in _SEARCHED:
             self._note_searched(call)
         elif call.name == "hardshrink" and call.arguments:
             self._note_shrunk(call)
@@ -74,10 +78,13 @@ class Comparisons:
 
     def _note_searched(self, call: Call) -> None:
         """Note among which elements others are searched, and what is sought."""
-        if keyword(call.node, "sorter"):
+        given = [
+            keyword(call.node, name) or call.arguments[place : place + 1]
+            for name, place in _SEARCHED[call.name]
+        ]
+        if keyword(call.node, "sorter") or not all(given):
             return
-        among = call.arguments[_SEARCHED[call.name]]
-        of = call.arguments[1 - _SEARCHED[call.name]]
+        among, of = (each[0] for each in given)
         source = self._expressions.source(among)
         self._uses.searched |= {source.input} if source else set()
         places = self._expressions.along(of)

@@ -9,7 +9,7 @@ from pytest_fib.workloads._reference_reading import terms
 
 if TYPE_CHECKING:
     from pytest_fib.workloads._reference_comparisons import Comparisons
-    from pytest_fib.workloads._reference_reading import Reading
+    from pytest_fib.workloads._reference_reading import Call, Reading
 
 
 class Differences:
@@ -32,6 +32,12 @@ class Differences:
             self._uses.offsets.add(name)
         self._comparisons.note_compared(node.left, node.right)
         self._note_span(node.left, node.right)
+
+    def note_call(self, call: Call) -> None:
+        """Note the integers of which ``x.diff()`` takes the differences."""
+        if call.name == "diff" and len(call.arguments) == 1 and not call.node.keywords:
+            name = self._expressions.integer(call.arguments[0])
+            self._uses.offsets |= {name} if name else set()
 
     def _note_taken(self, difference: ast.BinOp) -> None:
         """Note single integers that are subtracted from those of a tensor, as from lengths."""

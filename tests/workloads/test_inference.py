@@ -899,6 +899,37 @@ def test_keys_are_fewer_than_queries_where_the_reference_takes_that():
         assert plan(Definition.model_validate(data)).rules["cu_seqlens_k"].at_least == at_least
 
 
+@pytest.mark.parametrize(
+    ("names", "axes"), [(("cu_seqlens_q", "cu_seqlens_k"), "tq tk"), (("indptr", "crow"), "nq nk")]
+)
+def test_offsets_are_along_what_the_reference_cuts_at_them_whatever_their_names(names, axes):
+    (one, other), (queries, keys) = names, axes.split()
+    inputs = f"{one}[b]:i32 {other}[b]:i32 q[{queries},d]:f32 k[{keys},d]:f32"
+    data = signature("op", f"b {axes} d=8", inputs, f"y[{queries},d]:f32")
+    data["reference"] = (
+        f"import torch\ndef run({one}, {other}, q, k):\n"
+        "    out = torch.zeros_like(q)\n"
+        f"    for i in range(len({one}) - 1):\n"
+        f"        begin, end = int({one}[i]), int({one}[i + 1])\n"
+        f"        first, last = int({other}[i]), int({other}[i + 1])\n"
+        "        out[begin:end] = k[first:last].sum(0)\n    return out\n"
+    )
+    rules = plan(Definition.model_validate(data)).rules
+    assert [rules[name].total for name in names] == [queries, keys]
+
+
+def test_offsets_of_a_sparse_matrix_are_along_its_columns():
+    inputs = "dense[cols,d]:f32 crow[ends]:i32 col[nnz]:i32 vals[nnz]:f32"
+    data = signature("op", "rows ends nnz cols d=8", inputs, "y[rows,d]:f32", "ends == rows + 1")
+    data["reference"] = (
+        "import torch\ndef run(dense, crow, col, vals):\n"
+        "    rows = torch.arange(len(crow) - 1).repeat_interleave(crow.diff())\n"
+        "    out = torch.zeros(len(crow) - 1, dense.shape[1])\n"
+        "    return out.index_add(0, rows, vals[:, None] * dense[col.long()])\n"
+    )
+    assert plan(Definition.model_validate(data)).rules["crow"].total == "nnz"
+
+
 def test_a_length_is_0_where_its_divisor_is_kept_from_that():
     for divisor, may_be_empty in (
         ("lens.clamp(min=1)[:, None].float()", True),
@@ -1125,6 +1156,8 @@ def _says(result, kind="int64"):
         ("torch.searchsorted(which, x, right=True)", "sorted"),
         ("torch.searchsorted(which.contiguous(), x.float())", "sorted"),
         ("torch.bucketize(x, which)", "sorted"),
+        ("torch.searchsorted(which, input=x)", "sorted"),
+        ("torch.bucketize(x, boundaries=which)", "sorted"),
         ("torch.searchsorted(x, which)", None),
         ("torch.searchsorted(which.sort().values, x)", None),
         ("torch.searchsorted(which.cumsum(0), x)", None),
@@ -2513,6 +2546,8 @@ reference: |
     [
         ("float32", "scores = torch.softmax(scores + mask.float(), -1)", "mask, allow_empty False"),
         ("bfloat16", "scores += mask[None]", "mask, allow_empty False"),
+        ("float32", "scores = torch.softmax(scores + mask, -1).nan_to_num(0)", "mask"),
+        ("float32", "scores = torch.nan_to_num((scores + mask).softmax(-1), nan=0.0)", "mask"),
         ("float32", "sdpa(scores, scores, scores, attn_mask=mask)", "mask, allow_empty False"),
         ("float32", "scores = scores * mask", "boolean"),
         ("float32", "scores = scores * mask + mask", "boolean"),
