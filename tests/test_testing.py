@@ -593,6 +593,8 @@ def test_what_can_not_be_compared_is_told_in_a_line(arguments, more, error, mess
 def test_where_nothing_may_differ_no_bound_is_told():
     text = refusal(torch.tensor([1, 2]), [1, 3])
     assert "  largest error   absolute 1, relative 0.333; nothing may differ" in text
+    text = refusal(torch.tensor([1, 5]), [1, 3], atol=1, rtol=0)
+    assert "  largest error   absolute 2, relative 0.667; more than the bound" in text
 
 
 def test_mistakes_in_the_test_are_told_at_its_own_line(toys):

@@ -297,10 +297,11 @@ def _errors(correctness: Correctness) -> list[Field]:
         used = float(extra["bound_used"])
         precise = format_distinct(used, 1.0, 6)[0] if used < 1.01 else times(used)
         output = extra["worst"].get("output") if len(total) > 1 else None
+        is_exact = not extra["worst"].get("allowed")
         words, joint = (
             (f"{precise} times the bound", "of")
             if math.isfinite(used)
-            else ("nothing may differ", "in")
+            else ("nothing may differ" if is_exact else "more than the bound", "in")
         )
         bound = f"{words} {joint} {output}" if output else words
         errors = f"absolute {absolute:.3g}, relative {times(relative)}; {bound}"

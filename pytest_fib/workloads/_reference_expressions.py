@@ -82,7 +82,7 @@ class Expressions:
         arguments: list[str],
         sizes: Mapping[str | int, str | int],
     ) -> None:
-        self._inputs, self._outputs = inputs, outputs
+        self._inputs, self._outputs, self._equal_sizes = inputs, outputs, sizes
         self._variables = {
             argument: Variable(
                 source=Source(name, tuple(inputs[name].shape or ())),
@@ -422,10 +422,9 @@ class Expressions:
             case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=dim) | (
                 ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[dim])
             ):
-                source, at = self.source(tensor), constant(dim)
-                shape = source.axes if source else None
+                shape, at = self._axes(tensor), constant(dim)
                 if shape and isinstance(at, int) and -len(shape) <= at < len(shape):
-                    return shape[at]
+                    return None if shape[at] in (ONE, OTHER) else shape[at]
         return None
 
     def factors(self, node: ast.expr) -> list[str | int]:
@@ -572,7 +571,9 @@ class Expressions:
         if not isinstance(node.op, ast.MatMult):
             return _broadcast(self._axes_or_none(node.left), self._axes_or_none(node.right))
         one, other = self._axes(node.left), self._axes(node.right)
-        return (*one[:-1], other[1]) if one and other and len(other) == 2 else None
+        if not one or not other or not 2 <= len(other) <= max(len(one), 2):
+            return None
+        return (*one[:-1], other[-1])
 
     def _axes_of_call(self, node: ast.expr) -> Axes | None:
         match node:
@@ -583,8 +584,8 @@ class Expressions:
             case ast.Call(func=ast.Attribute(ast.Name(id="torch" | "F"), attr), args=[one, *_]):
                 is_like = attr.endswith("_like") or attr in _ELEMENTWISE
                 return self._axes(one) if is_like else None
-            case ast.Call(func=ast.Attribute(value=value, attr="flatten"), args=ends, keywords=[]):
-                return self._joined(self._axes(value), [constant(end) for end in ends])
+            case ast.Call(func=ast.Attribute(value=value, attr="flatten" | "view" | "reshape")):
+                return self._axes_of_reshaped(node, value)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return self._axes(value) if attr in _ELEMENTWISE | _SAME else None
         return None
@@ -611,6 +612,25 @@ class Expressions:
         ):
             known.setdefault(letter, axis)
         return tuple(known.get(letter, OTHER) for letter in output)
+
+    def _axes_of_reshaped(self, call: ast.Call, whole: ast.expr) -> Axes | None:
+        """The axes where ``flatten`` joins some, or ``view(-1, ...)`` all but the last ones."""
+        if called(call) == "flatten":
+            ends = [constant(end) for end in call.args]
+            return None if call.keywords else self._joined(self._axes(whole), ends)
+        match call.args:
+            case [first, *last] if constant(first) == -1:
+                return self._with_first_joined(whole, last)
+        return None
+
+    def _with_first_joined(self, whole: ast.expr, last: Sequence[ast.expr]) -> Axes | None:
+        """The axes of ``x.view(-1, x.shape[-1])``: all but the last ones, which stay, are one."""
+        axes = self._axes(whole) or ()
+        if not 0 < len(last) < len(axes):
+            return None
+        sizes = [str(self._equal_sizes.get(size, size)) for size in map(self.size, last) if size]
+        kept = [str(self._equal_sizes.get(axis, axis)) for axis in axes[-len(last) :]]
+        return self._joined(axes, [0, len(axes) - len(last) - 1]) if sizes == kept else None
 
     def _joined(self, axes: Axes | None, ends: Sequence[object]) -> Axes | None:
         """The axes where those from the first to the last of ``ends`` are one, of their product."""

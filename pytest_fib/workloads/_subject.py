@@ -105,14 +105,14 @@ def _is_held(bound: Bound, dtype: DType) -> bool:
 
 
 def sentinels_of(subject: Subject) -> list[int] | None:
-    """The number below 0 that the reference compares it with, or that its description names."""
-    said = subject.said
-    pad = subject.uses.pads.get(subject.name, next(iter(said.sentinels), None))
-    least = subject.spec.dtype.ends[0]
-    is_any = pad == -1 and -1 not in subject.uses.equals.get(subject.name, ())
-    if is_any and least <= -100 and said.any_negative:
-        return [-100, -1]
-    return None if pad is None or pad < subject.spec.dtype.ends[0] else [pad]
+    """The numbers below 0 that the reference compares it with, or that its description names."""
+    name, said, least = subject.name, subject.said, subject.spec.dtype.ends[0]
+    asked_for = subject.uses.equals.get(name, ())
+    pads = [pad] if (pad := subject.uses.pads.get(name)) is not None else []
+    found = {*pads, *said.sentinels[:1], *(n for n in asked_for if n < 0)}
+    if found == {-1} and -1 not in asked_for and least <= -100 and said.any_negative:
+        found = {-100, -1}
+    return sorted(n for n in found if least <= n) or None
 
 
 def decides_a_size(subject: Subject) -> bool:

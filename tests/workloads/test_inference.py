@@ -930,6 +930,58 @@ def test_offsets_of_a_sparse_matrix_are_along_its_columns():
     assert plan(Definition.model_validate(data)).rules["crow"].total == "nnz"
 
 
+@pytest.mark.parametrize(
+    "scores",
+    [
+        "torch.einsum('bhd,bshd->bhs', q.float(), k.float()) * 32**-0.5",
+        "torch.einsum('bhd,bshd->bhs', q, k) / 8",
+    ],
+)
+@pytest.mark.parametrize("seq", ["scores.shape[-1]", "scores.size(-1)", "k.shape[1]"])
+def test_lengths_are_along_axes_of_what_is_calculated(scores, seq):
+    inputs = "q[b,h,d]:f16 k[b,seq,h,d]:f16 kv_len[b]:i32"
+    data = signature("gqa", "b seq h=2 d=32", inputs, "y[b,h,seq]:f32")
+    data["reference"] = (
+        f"import torch\ndef run(q, k, kv_len):\n    scores = {scores}\n"
+        f"    places = torch.arange({seq})[None, None]\n"
+        "    return scores.masked_fill(places >= kv_len[:, None, None], float('-inf'))\n"
+    )
+    assert str(plan(Definition.model_validate(data)).rules["kv_len"].max) == "seq"
+
+
+@pytest.mark.parametrize(
+    "flat",
+    [
+        "cache.reshape(-1, cache.shape[-1]).clone()",
+        "cache.clone().view(-1, 64)",
+        "cache.clone().view(-1, cache.size(2))",
+        "cache.clone().flatten(0, 1)",
+    ],
+)
+def test_slots_are_places_of_all_blocks_of_a_cache_that_is_flat(flat):
+    inputs = "new[t,d]:f16 cache[blocks,block,d]:f16 slots[t]:i64"
+    data = signature("cache", "t blocks block=16 d=64", inputs, "y[blocks,block,d]:f16")
+    data["reference"] = (
+        f"import torch\ndef run(new, cache, slots):\n    flat = {flat}\n"
+        "    kept = slots >= 0\n    flat[slots[kept]] = new[kept]\n"
+        "    return flat.reshape(cache.shape)\n"
+    )
+    rule = plan(Definition.model_validate(data)).rules["slots"]
+    assert (str(rule.below), rule.sentinels) == ("blocks * block", [-1])
+
+
+def test_numbers_below_0_are_those_that_the_reference_or_the_description_names():
+    data = signature("loss", "n c", "x[n,c]:f32 labels[n]:i32", "y[n,c]:f32")
+    says = "class, 0 to c - 1, or -1 for background, or -2 where ignored"
+    data["inputs"]["labels"]["description"] = says
+    data["reference"] = (
+        "import torch\ndef run(x, labels):\n"
+        "    positive = labels[:, None] == torch.arange(x.shape[1])\n"
+        "    return torch.where((labels != -2)[:, None], torch.where(positive, x, -x), 0)\n"
+    )
+    assert plan(Definition.model_validate(data)).rules["labels"].sentinels == [-2, -1]
+
+
 def test_a_length_is_0_where_its_divisor_is_kept_from_that():
     for divisor, may_be_empty in (
         ("lens.clamp(min=1)[:, None].float()", True),
