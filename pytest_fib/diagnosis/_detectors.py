@@ -147,7 +147,8 @@ def _special_values(output: WrongOutput, failure: Failure) -> Iterator[tuple[str
     lost = ~rounded.isfinite() & got.isfinite()
     if share(lost) >= MOST:
         special = "NaN" if bool(rounded.isnan().any()) else f"{float(rounded[lost].min()):g}"
-        yield "lost special value", _instead("finite numbers", where(output), f"{special} is")
+        values = "numbers" if bool((got.isinf() & rounded.isnan()).any()) else "finite numbers"
+        yield "lost special value", _instead(values, where(output), f"{special} is")
 
 
 def _numbers_in_words(expected: torch.Tensor) -> str:

@@ -194,6 +194,14 @@ def test_a_number_in_place_of_an_infinity_is_named():
     assert (found.pattern, found.place) == ("lost special value", "padding region")
 
 
+def test_what_is_finite_or_infinite_in_place_of_nan_is_a_number():
+    expected = torch.full((64,), math.nan, dtype=torch.float64)
+    got = torch.arange(64.0)
+    for some, words in ((got, "finite numbers"), (got.masked_fill(got > 60, math.inf), "numbers")):
+        found = explained((("n",), (64,), torch.float32), lambda x, some=some: some, expected)
+        assert found.sentence.removeprefix("out: ").startswith(f"{words} ")
+
+
 def test_infinities_in_place_of_numbers_and_the_other_way_are_both_told():
     expected = torch.tensor([1.0, -math.inf], dtype=torch.float64)
     found = explained((("n",), (2,), torch.float32), lambda x: x.flip(0), expected)
