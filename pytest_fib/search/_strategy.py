@@ -225,7 +225,7 @@ def _draw_axes(
     """
     leads = () if odd else planned.independent
     deck = " of what hides" if values in HIDING else ""
-    least = 2 if values in ON_REQUEST else 0
+    least = 2 if values in ON_REQUEST else 1
     which = Bounds(0, len(leads) - 1)
     lead = leads[draw_number(draw, f"lead{deck}", "size", which)] if leads else None
     order = sorted(planned.order, key=lambda axis: axis != lead and axis not in odd)
@@ -277,9 +277,9 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     sort: Sort = "size" if largest is None or not how.once else "largest"
     only = _odd_ones(choice) if axis in how.odd else None
     if domain.step == 1 and domain.values is None:
-        # Nothing along several axes at once is the plainest workload, which is tried anyway.
-        least = max(how.least, int(0 in choice.known.values()))
-        low = max(domain[0], min(least, choice.largest))
+        if _is_empty_once(draw, how, choice):
+            return 0
+        low = max(domain[0], min(how.least, choice.largest))
         # Of offsets there is one more than of what they are offsets of.
         more = int(axis in planned.offset_axes and low > 1)
         most = _most_summed(planned, choice)
@@ -291,6 +291,17 @@ def _draw_size(draw: DrawFn, planned: Plan, how: _Sizes, choice: Choice) -> int:
     only_at = only and (lambda i: only(domain[i]))
     bounds = Bounds(0, choice.affordable - 1, places, place, only_at)
     return domain[draw_number(draw, axis + how.deck, sort, bounds)]
+
+
+def _is_empty_once(draw: DrawFn, how: _Sizes, choice: Choice) -> bool:
+    """Whether there is nothing along an axis, while something is along all others; once a search.
+
+    Nothing along several of them is the plainest workload, which is tried anyway.
+    """
+    may_be = choice.domain[0] == 0 and how.least == 1 and not how.deck
+    if not may_be or choice.axis in how.odd or 0 in choice.known.values():
+        return False
+    return draw_number(draw, f"nothing along {choice.axis}", "once", Bounds(0, 1)) == 1
 
 
 def _multiples(planned: Plan, axis: str) -> dict[str, int]:
