@@ -42,8 +42,7 @@ DRAWN_BYTES = 32 << 20
 SHARES, QUICK_SECONDS = (1 / 512, 1 / 64, 1 / 8, 1.0), 0.25
 #: What uses so many times its bound is wrong beyond doubt.
 FAR_BEYOND = 8.0
-#: Where exactly 0 is expected, no more than that may be what rounding leaves of numbers near 1, and
-#: so small a share of another error what it leaves of numbers as large as that.
+#: So small a share of another error, or of 1, may be what rounding leaves of numbers as large.
 LEFT_OF_ROUNDING = 2.0**-20
 #: The circumstance of failures that earlier calls lead to.
 RIGHT_AFRESH = "only after calls on other inputs; right in a new process"
@@ -298,7 +297,7 @@ def _alike(first: Outcome, other: Outcome) -> bool:
 
     One that other values of the workload show isn't like one of its own, and what is just beyond
     its bound isn't like what is far beyond: nearly as much may be rounding. Neither is what
-    rounding leaves where exactly 0 is expected, which is far beyond any bound of 0.
+    rounding leaves, which is far beyond the bound of an exact number.
     """
     if not isinstance(first, Evaluation) or not isinstance(other, Evaluation):
         return type(first) is type(other)
@@ -314,12 +313,11 @@ def _alike(first: Outcome, other: Outcome) -> bool:
 
 
 def _is_left_of_rounding(worst: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether an element that should be 0 is wrong by hardly anything, beside a first one."""
-    if not worst or not first or worst["expected"] != 0:
+    """Whether an element is wrong by hardly anything, beside the worst one of another run."""
+    if not worst or not first:
         return False
-    error = abs(first["got"] - first["expected"])
-    most = LEFT_OF_ROUNDING * (1.0 if isnan(error) else min(1.0, error))
-    return bool(abs(worst["got"]) <= most)
+    error, first_error = (abs(each["got"] - each["expected"]) for each in (worst, first))
+    return bool(error <= LEFT_OF_ROUNDING * (1.0 if isnan(first_error) else min(1.0, first_error)))
 
 
 def _wrong_outputs(outcome: Evaluation) -> set[str]:

@@ -95,14 +95,14 @@ def test_what_is_far_beyond_its_bound_is_not_shrunk_to_what_may_be_rounding():
     assert found.workload.axes["n"] >= 100
 
 
+@pytest.mark.parametrize("right", [0.0, 2.0**-14])
 @pytest.mark.parametrize(("much", "least"), [(1.0, 100), (float("inf"), 100), (3e-8, 1)])
-def test_what_is_wrong_is_not_shrunk_to_what_rounding_leaves_of_an_exact_zero(much, least):
-    definition = DEFINITION.model_copy(
-        update={"reference": "def run(a, b, c, share, bias):\n    return a - a\n"}
-    )
+def test_what_is_wrong_is_not_shrunk_to_what_rounding_leaves(much, least, right):
+    reference = f"def run(a, b, c, share, bias):\n    return a - a + {right}\n"
+    definition = DEFINITION.model_copy(update={"reference": reference})
 
     def run(a, b, c, share, bias):
-        return a * 0 + (much if len(a) >= 100 else 3e-8)
+        return a * 0 + right + (much if len(a) >= 100 else 3e-8)
 
     checker = FunctionChecker(definition, run, "cpu")
     assert checker(make_workload(definition, {"n": 1})).status.value == "INCORRECT_NUMERICAL"
