@@ -191,8 +191,8 @@ def _with_moved_numbers(call: Operation, seed: int) -> Operation:
 def _moved_number(value: Any, seed: int) -> Any:
     if not isinstance(value, float) or _holds(value):
         return value
-    way = Random(f"{abs(seed)} {value.hex()}").choice((-1.0, 1.0))
-    return value * (1 + math.copysign(way, way * seed) * ROUNDOFF)
+    way = Random(f"{abs(seed)} {value.hex()}").choice((-ROUNDOFF, ROUNDOFF))
+    return value * (1 + (way if seed > 0 else -way))
 
 
 def _holds(value: float) -> bool:

@@ -628,9 +628,16 @@ class Expressions:
         axes = self._axes(whole) or ()
         if not 0 < len(last) < len(axes):
             return None
-        sizes = [str(self._equal_sizes.get(size, size)) for size in map(self.size, last) if size]
-        kept = [str(self._equal_sizes.get(axis, axis)) for axis in axes[-len(last) :]]
-        return self._joined(axes, [0, len(axes) - len(last) - 1]) if sizes == kept else None
+        sizes = [size for size in map(self.size, last) if size]
+        are_kept = self.are_equal(sizes, axes[-len(last) :])
+        return self._joined(axes, [0, len(axes) - len(last) - 1]) if are_kept else None
+
+    def are_equal(self, sizes: Sequence[str | int], others: Sequence[str | int]) -> bool:
+        """Whether sizes are the same, by their axes or by the numbers that these are."""
+        one, other = (
+            [str(self._equal_sizes.get(size, size)) for size in each] for each in (sizes, others)
+        )
+        return one == other
 
     def _joined(self, axes: Axes | None, ends: Sequence[object]) -> Axes | None:
         """The axes where those from the first to the last of ``ends`` are one, of their product."""

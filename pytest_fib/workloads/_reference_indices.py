@@ -105,16 +105,12 @@ class Indices:
                 case ast.BinOp(left=left, op=ast.Mult(), right=right):
                     for first, by in ((left, right), (right, left)):
                         last = self._expressions.factors(by)
-                        if 0 < len(last) < len(sizes) and self._are_last(last, sizes):
+                        end = sizes[-len(last) :]
+                        if 0 < len(last) < len(sizes) and self._expressions.are_equal(last, end):
                             self._note_joined(first, sizes[: -len(last)])
                             if rest is not None:
                                 self._note_joined(rest, last)
                             return
-
-    def _are_last(self, last: Sequence[str | int], sizes: Sequence[str | int]) -> bool:
-        """Whether the last of some sizes are those, by axes or by their numbers."""
-        end, equal_to = sizes[-len(last) :], self._reading.sizes
-        return [equal_to.get(n, n) for n in last] == [equal_to.get(n, n) for n in end]
 
     def _note_behind(self, tensor: ast.expr, dim: int, index: ast.expr) -> None:
         """Note an index that is added to, as the 1 in ``indptr[i + 1]``."""

@@ -80,7 +80,7 @@ def _read(
         arguments = [each.arg for each in run.args.args]
         given = dict(inputs), dict(outputs)
         expressions = Expressions(*given, arguments, dict(sizes))
-        _Reader(Reading(*given, dict(sizes), uses, expressions)).read(run)
+        _Reader(Reading(*given, uses, expressions)).read(run)
         uses.calculated, uses.any_bits, uses.angles, uses.summed = calculated_with(run)
         uses.scalars = uses_of_scalars(run, dict(inputs))
     return uses

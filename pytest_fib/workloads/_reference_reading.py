@@ -43,8 +43,6 @@ class Reading:
 
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
-    #: The axes, or numbers, that scalars and other axes are equal to.
-    sizes: Mapping[str | int, str | int]
     uses: ReferenceUses
     expressions: Expressions
     #: What each part of the reference that was reached is a part of.
