@@ -1,15 +1,16 @@
 """What becomes of kernels outside the shipped kinds, whose author had only read the README.
 
 Every definition of tests/corpus with its implementations, as pytest items: the honest ones should
-pass, the wrong ones be caught. All of it takes more than an hour on two cores; in pieces:
+pass, the wrong ones be caught. All of it takes more than an hour on two cores; in pieces, or in
+several processes:
 
     python benchmarks/corpus.py --only 'losses_*' --results /tmp/corpus.jsonl
-    python benchmarks/corpus.py --results /tmp/corpus.jsonl
+    python benchmarks/corpus.py --direct --processes 16 --results /tmp/corpus.jsonl
 
-Outcomes are appended to the file as they come, and what it holds already is not run again. --only
-takes names of implementations (``<group>_<function>``) or of definitions; with --show, messages are
-printed whole. --direct looks as ``kernel_check`` does it, in this process: the same search, sooner.
-Exits with 1 if anything was missed, refused or crashed.
+Outcomes are appended to the file after each definition, and what it holds already is not run again.
+--only takes names of implementations (``<group>_<function>``) or of definitions; with --show,
+messages are printed whole. --direct looks as ``kernel_check`` does it, with no sandbox and no lock:
+the same search, sooner. Exits with 1 if anything was missed, refused or crashed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import sys
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -27,6 +29,7 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 
+import torch
 from _common import ROOT, print_machine, print_table
 
 sys.path.insert(0, str(ROOT))  # the corpus is among the tests
@@ -43,6 +46,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=25)
     parser.add_argument("--results", type=Path, help="a file of outcomes to add to")
     parser.add_argument("--direct", action="store_true", help="no items: kernel_check")
+    parser.add_argument("--processes", type=int, default=1, help="definitions at a time")
     parser.add_argument("--show", action="store_true", help="print messages whole")
     arguments = parser.parse_args()
     chosen = [each for each in kernels() if matches(each, arguments.only or ["*"])]
@@ -75,13 +79,31 @@ def evaluate(chosen: list[Kernel], arguments: argparse.Namespace) -> dict[str, O
                 file.write(json.dumps({"name": name, **asdict(outcome)}) + "\n")
 
     left = [each for each in chosen if each.name not in outcomes]
-    for _, group in groupby(left, key=lambda each: each.definition):
-        with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
-            if arguments.direct:
-                check(list(group), Path(folder), arguments.examples, arguments.seed or "0", keep)
-            else:
-                run(list(group), Path(folder), *options, each=keep)
+    groups = [list(group) for _, group in groupby(left, key=lambda each: each.definition)]
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        judged = [pool.submit(judge, group, arguments, options) for group in groups]
+        for each in as_completed(judged):
+            for name, outcome in each.result():
+                keep(name, outcome)
     return outcomes
+
+
+def judge(
+    group: list[Kernel], arguments: argparse.Namespace, options: list[str]
+) -> list[tuple[str, Outcome]]:
+    """What becomes of the kernels of one definition, by name."""
+    found: list[tuple[str, Outcome]] = []
+
+    def keep(name: str, outcome: Outcome) -> None:
+        found.append((name, outcome))
+
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
+        if arguments.direct:
+            torch.set_num_threads(1)  # several processes at a time share the cores
+            check(group, Path(folder), arguments.examples, arguments.seed or "0", keep)
+        else:
+            run(group, Path(folder), *options, each=keep)
+    return found
 
 
 def known(results: Path | None) -> dict[str, Outcome]:
