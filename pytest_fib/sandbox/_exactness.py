@@ -16,6 +16,8 @@ FEW_BITS = ((12, 12), (8, 16))
 #: By how many roundoffs a sum of equal terms is off for each of these: up to half of them are in
 #: the last binade of the partial sums. How many values make terms equal, of how many looked at.
 EQUAL_SHARE, FEW_TERMS, TERMS_LOOKED_AT = 0.25, 4, 1024
+#: By how much of themselves equal terms differ once they are moved: 32 roundoffs.
+NEARLY_EQUAL = 32 * ROUNDOFF
 #: A quotient that float32 holds may have been a product with a reciprocal, which it does not hold;
 #: and a reciprocal is part of a scale, which has many forms.
 _QUOTIENT_OPERATIONS, _RECIPROCALS = words("div sqrt"), words("reciprocal rsqrt")
@@ -169,13 +171,18 @@ def _most_at_one_place(call: Operation) -> int:
 
 
 def has_few_values(call: Operation) -> bool:
-    """Whether most terms have an equal; of what is added at places, those of the first column."""
+    """Whether most terms have an equal; of what is added at places, those of the first column.
+
+    Terms that differ by some roundoffs, as results do that were moved, count as equal.
+    """
     tensors = [*filter(is_wide, call.args)]
     terms = tensors[0]
     if call.name in _ADDED_AT and tensors[-1].dim() and tensors[-1].numel():
         lines = tensors[-1].movedim(call.dim or 0, 0)
         terms = lines.reshape(len(lines), -1)[:, 0]
-    return len(torch.unique(terms.flatten()[:TERMS_LOOKED_AT])) <= FEW_TERMS
+    some = terms.flatten()[:TERMS_LOOKED_AT].sort().values
+    are_equal = some[1:] - some[:-1] <= NEARLY_EQUAL * some[1:].abs()
+    return int((~are_equal).sum()) < FEW_TERMS
 
 
 def is_exact(call: Operation) -> bool:

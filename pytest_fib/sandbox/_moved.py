@@ -78,6 +78,8 @@ class Sum:
 
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
+#: What changes the shape of a tensor in place, and none of its numbers.
+_RESHAPES = words("squeeze unsqueeze t transpose")
 #: The sums of a run, and views of them.
 Sums = MutableMapping[torch.Tensor, Sum]
 
@@ -86,6 +88,8 @@ Sums = MutableMapping[torch.Tensor, Sum]
 class Computed:
     """What a run has computed that counts where it is used.
 
+    - ``equal_terms``: what was made, without rounding, of sums of equal terms that float32 holds:
+      by how many roundoffs it is off where an implementation scales the terms.
     - ``exponentials``: results of exponential functions.
     - ``products``: results of multiplications, with both factors.
     - ``seed_of_numbers``: by which Python's numbers are moved; 0 where none is.
@@ -93,6 +97,7 @@ class Computed:
 
     recurrences: Recurrences = field(default_factory=Recurrences)
     sums: Sums = field(default_factory=WeakIdKeyDictionary)
+    equal_terms: UntilChanged[float] = field(default_factory=UntilChanged)
     exponentials: UntilChanged[bool] = field(default_factory=UntilChanged)
     products: UntilChanged[Sequence[Any]] = field(default_factory=UntilChanged)
     seed_of_numbers: int = 0
@@ -105,6 +110,22 @@ class Computed:
         """What a tensor is the product of, if it is one and was not changed since."""
         return self.products.get(value) or ()
 
+    def exact_sum(self, call: Operation) -> Any:
+        """The result of a sum of which float32 holds all partial sums."""
+        result = call.run()
+        if has_few_values(call):
+            self.equal_terms.note(result, EQUAL_SHARE * term_count(call))
+        return result
+
+    def off_once_scaled(self, call: Operation) -> float:
+        """By how many roundoffs a product is off if it scales a sum of equal terms one by one.
+
+        The sum is of ones, say, of which float32 holds each partial sum. Scaled terms it rounds,
+        all to the same side. 0 of anything else.
+        """
+        scaled = call.args[: 2 if call.name == "mul" else 1] if call.name in SCALINGS else ()
+        return max((self.equal_terms.get(value) or 0.0 for value in scaled), default=0.0)
+
     def note(self, call: Operation, result: Any) -> None:
         """Take in an operation's result."""
         if not is_wide(result) or call.in_place:
@@ -113,6 +134,8 @@ class Computed:
             self.exponentials.note(result, True)
         if call.name == "mul":
             self.products.note(result, call.args[:2])
+        if (off := self.off_once_scaled(call)) and torch.equal(result, call.run()):
+            self.equal_terms.note(result, off)
 
     def is_blend(self, call: Operation) -> bool:
         """Whether this adds two products by weights that are 1 together.
@@ -152,7 +175,7 @@ def _moved_result(
     adds = call.name in PRODUCTS | SUMS or "_backward" in call.name
     computes = adds or call.name in ELEMENTWISE
     if not computes or not any(map(is_wide, call.args)):  # integers and bools have no errors
-        return _viewed(call, sums)
+        return _viewed(call, computed)
     call = _with_moved_numbers(call, computed.seed_of_numbers)
     offset = _offset(call, computed)
     if call.in_place:
@@ -170,8 +193,8 @@ def _moved_result(
         result = call.run()
         return result.add_(rounding_step(result, MOVED, noise(result)))
     if adds and is_exact(call):
-        return call.run()
-    result = _moved(call, noise, adds, offset)
+        return computed.exact_sum(call)
+    result = _moved(call, noise, adds, offset, max(MOVED, computed.off_once_scaled(call)))
     if adds and is_wide(result):
         sums[result] = Sum.noted(result, call, lambda: _moved(call, noise, adds, offset))
     return result
@@ -253,8 +276,9 @@ def _moved(
     noise: Callable[[torch.Tensor], torch.Tensor],
     adds: bool,
     offset: torch.Tensor | None,
+    by: float = MOVED,
 ) -> Any:
-    args, by, exact = call.args, MOVED, None
+    args, exact = call.args, None
     if adds:
         terms = term_count(call)
         exact = call.run() if terms <= FEW_TERMS else None
@@ -306,10 +330,14 @@ def _known_sum(value: Any, sums: Sums) -> Sum | None:
     return known if known is not None and _versions(value, known.of) == known.before else None
 
 
-def _viewed(call: Operation, sums: Sums) -> Any:
+def _viewed(call: Operation, computed: Computed) -> Any:
     """What an operation returns that computes nothing; what it shows of a sum is one."""
-    result = call.run()
-    known = sums.get(call.args[0]) if call.args and is_wide(call.args[0]) else None
+    shown: Any = call.args[0] if call.args else None
+    off = computed.equal_terms.get(shown)
+    result, sums = call.run(), computed.sums
+    if off is not None and is_wide(result) and (not call.in_place or call.name in _RESHAPES):
+        computed.equal_terms.note(result, off, changes=call.in_place)
+    known = sums.get(shown) if is_wide(shown) else None
     if known is not None and is_wide(result) and not call.in_place:
         sums[result] = known.again(
             result, lambda value: replace(call, args=(value, *call.args[1:])).run()

@@ -232,10 +232,13 @@ class UntilChanged(Generic[T]):
     def __init__(self) -> None:
         self._noted: MutableMapping[torch.Tensor, tuple[int, T]] = WeakIdKeyDictionary()
 
-    def note(self, value: torch.Tensor, what: T) -> None:
-        """Note something of a tensor as it is now."""
+    def note(self, value: torch.Tensor, what: T, *, changes: int = 0) -> None:
+        """Note something of a tensor as it is now, but for so many ``changes`` still to be counted.
+
+        An operation in place is counted once it has returned.
+        """
         if not value.is_inference():
-            self._noted[value] = value._version, what
+            self._noted[value] = value._version + changes, what
 
     def get(self, value: Any) -> T | None:
         """What was noted of a tensor of numbers that have errors."""

@@ -650,6 +650,41 @@ def test_sums_are_off_by_what_their_order_may_change():
     assert (low.tolist(), high.tolist()) == ([False] * 4, [True] * 4)
 
 
+def test_sums_of_equal_terms_are_off_to_one_side_also_where_the_terms_were_moved():
+    """A float32 sum of n equal terms in turn is off by up to n / 4 roundoffs."""
+
+    def run(x, at):
+        return torch.zeros(1, 64).index_add(0, at, x[at] * (x[at] / 3))
+
+    x, at = torch.rand(1, 64) + 0.5, torch.zeros(999, dtype=torch.int64)
+    right = run_widened(run, [x, at])
+    off = [(run_widened(run, [x, at], moved=seed) / right - 1).abs() for seed in (1, 2)]
+    for each in off:
+        assert each.max() > 999 / 5 * 2**-24
+        assert each.max() < 999 / 2 * 2**-24
+
+
+@pytest.mark.parametrize(
+    ("run", "terms"),
+    [
+        (lambda x, s: s * x.sum(0), 999),
+        (lambda x, s: x.sum(0)[None] * s.expand(64), 999),
+        (lambda x, s: (x.sum(0) * 4) * s, 999),
+        (lambda x, s: torch.ones(999) @ x * s, 999),
+        (lambda x, s: s / x.sum(0), 0),  # nothing that is added is scaled
+        (lambda x, s: s * (0.3 * x).sum(0).zero_().add_(2.0), 0),
+        (lambda x, s: s * x.sum(0).sub_(997.0), 0),
+        (lambda x, s: s * x[0], 0),
+    ],
+)
+def test_sums_of_ones_that_are_scaled_may_have_been_sums_of_scaled_terms(run, terms):
+    """Which are off by up to a quarter of their number of roundoffs, and all to one side."""
+    x, scale = torch.ones(999, 64), torch.tensor(3.0).rsqrt()
+    right, moved = (run_widened(run, [x, scale], **seed) for seed in ({}, {"moved": 1}))
+    off = float((moved / right - 1).abs().max()) * 2**24
+    assert off < 16 if not terms else terms / 5 < off < terms / 2
+
+
 def test_what_was_moved_one_way_is_moved_the_other_with_the_seed_negated():
     x = torch.rand(1000) + 0.5
     for key in ("moved", "nudge"):
