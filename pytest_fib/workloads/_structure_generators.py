@@ -325,8 +325,11 @@ def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -
     # Where there are few pages, all would be empty in many workloads.
     some = max(n * least, min(pages, 0 if context.turn % EMPTY_TURNS == 0 else 1))
     total = int(torch.randint(some, pages + 1, (), generator=context.host_random)) if n else 0
-    counts = _split(total, torch.full((n,), least), context)
-    lengths = (counts.clamp_max(most) - 1) * size + _fullness(n, size, context)
+    counts = _split(total, torch.full((n,), least), context).clamp_max(most)
+    if n and rule.pages is not None and _coin(context):  # one has what is left of the pages
+        one = int(torch.randint(n, (), generator=context.host_random))
+        counts[one] = min(most, pages - int(counts.sum()) + int(counts[one]))
+    lengths = (counts - 1) * size + _fullness(n, size, context)
     lengths = torch.where(counts > 0, lengths, 0).clamp(least, longest)
     # A batch is padded to its longest sequence: in every other one, that fills its row.
     if n and rule.pages is None and _coin(context):

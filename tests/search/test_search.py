@@ -144,6 +144,30 @@ def test_offsets_may_be_of_a_constant_number_of_sequences(define, look):
     assert max(totals) > 1024
 
 
+def test_each_search_has_long_sequences_in_pages_beside_plain_values(define, look):
+    """Of a batch with a table of distinct pages, in a cache of which each page takes 16 KiB."""
+    axes = {"batch": "var", "width": "var", "pages": "var", "size": 16, "d": 256}
+    inputs = {
+        "cache": {"shape": ["pages", "size", "d"], "dtype": "float32"},
+        "table": {"shape": ["batch", "width"], "dtype": "int32"},
+        "lengths": {"shape": ["batch"], "dtype": "int32"},
+    }
+    rules = {
+        "table": {"kind": "block_table", "pages": "pages", "lengths": "lengths", "page_size": 16},
+        "lengths": {"kind": "seq_lens", "max": "width * 16", "pages": "pages", "page_size": 16},
+    }
+    definition = define(axes, inputs, rules=rules)
+    definition = definition.model_copy(update={"outputs": {"y": definition.inputs["lengths"]}})
+    long = []
+    for seed in range(8):
+        _, tried = look(definition, seed=seed)
+        plain = [w for w in tried if w.regime.get("values", "normal") in ("normal", "shifted")]
+        longest = [int(filled(definition, w)["lengths"].max()) for w in plain]
+        long.append(sum(n > 256 for n in longest))
+    assert min(long) >= 1
+    assert sum(long) >= 24
+
+
 def test_each_search_has_axes_of_one_tensor_that_are_equal(define, look):
     axes = {"m": "var", "n": "var", "a": 3, "b": 5, "c": 7, "d": 11, "e": 13}
     inputs = {
