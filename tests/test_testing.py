@@ -336,6 +336,30 @@ def test_of_one_element_the_same_twice_is_not_remembered(kernel_check):
     assert "second call" not in text.partition("\n\n")[0]
 
 
+def test_counts_of_a_few_elements_that_are_the_same_twice_are_not_remembered(kernel_check):
+    """Float32 rounds a number to the next power of two, which it had for another one before."""
+    counted = {
+        "name": "bit_lengths",
+        "op_type": "other",
+        "axes": {"n": "var", "lengths": 33},
+        "inputs": {"x": {"shape": ["n"], "dtype": "int32", "description": "any bits"}},
+        "outputs": {"counts": {"shape": ["lengths"], "dtype": "int64"}},
+        "reference": (
+            "import torch\n"
+            "def run(x):\n"
+            "    length = torch.frexp(x.double()).exponent.long()\n"
+            "    return torch.bincount(length, minlength=33)\n"
+        ),
+    }
+    definition = Definition.model_validate(counted)
+
+    def of_float32(x):
+        return torch.bincount(torch.frexp(x.float()).exponent.long(), minlength=33)
+
+    text = complaint(kernel_check, definition, of_float32, workload={"axes": {"n": 1}})
+    assert "second call" not in text.partition("\n\n")[0]
+
+
 def test_what_the_function_raises_comes_through(kernel_check, definition):
     with pytest.raises(ZeroDivisionError):
         kernel_check(definition, lambda x, factor: 1 / 0)

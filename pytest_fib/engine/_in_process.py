@@ -229,13 +229,13 @@ class FunctionChecker:
     def _remembers(self, other: Workload, workload: Workload) -> bool:
         """Whether the function's outputs don't change with the values of a workload's sizes.
 
-        Of a few elements, wrong ones may be the same by chance: not those of larger sizes, unless
+        Of a few elements, outputs may be the same by chance: not those of larger sizes, unless
         the function can't do these.
         """
         if not self._are_the_same(other, workload):
             return False
         larger = workload
-        for _ in range(DOUBLINGS if self._returned_elements() < FEW_ELEMENTS else 0):
+        for _ in range(DOUBLINGS if self._fewest_elements() < FEW_ELEMENTS else 0):
             larger = doubled(self.definition, larger, LARGER_BYTES)
         if larger == workload:
             return True
@@ -244,9 +244,14 @@ class FunctionChecker:
         except REFUSALS:
             return True
 
-    def _returned_elements(self) -> int:
-        """How many elements the outputs of the last call have."""
-        return sum(prod(self._layouts[name].shape) for name in self.definition.outputs)
+    def _fewest_elements(self) -> int:
+        """How many elements the last workload's outputs have, or its inputs if these are fewer.
+
+        All are the same by chance where there is little to count, say.
+        """
+        sides = self.definition.inputs, self.definition.outputs
+        known = [[self._layouts[each] for each in side if each in self._layouts] for side in sides]
+        return min(sum(prod(layout.shape) for layout in side) for side in known if side)
 
     def _are_the_same(self, *workloads: Workload) -> bool:
         """Whether the function's outputs for these are the same, bit by bit."""
