@@ -488,11 +488,16 @@ def _is_place(diagnosis: Diagnosis) -> bool:
 
 
 def _of_one_workload(diagnosis: Diagnosis) -> Diagnosis:
-    """A diagnosis without an element where it counts those of a larger workload."""
-    is_larger = diagnosis.vague and diagnosis.shown_by is not None
+    """A diagnosis without an element where it says which are wrong of a larger workload, or counts.
+
+    The element is one of the workload that fails.
+    """
+    if not (diagnosis.vague and diagnosis.shown_by is not None):
+        return diagnosis
+    if has_part(parts.At, diagnosis.parts):
+        return diagnosis.model_copy(update={"vague": False})
     is_vague = diagnosis.pattern in (*VAGUE_PATTERNS, "follows an input")
-    is_count = is_vague and wrong_share(diagnosis) > 0
-    return _of_larger_alone(diagnosis) if is_larger and is_count else diagnosis
+    return _of_larger_alone(diagnosis) if is_vague and wrong_share(diagnosis) > 0 else diagnosis
 
 
 def _without_place(diagnosis: Diagnosis, *, keeps_expected: bool) -> Diagnosis:

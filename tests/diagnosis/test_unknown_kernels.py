@@ -1379,3 +1379,28 @@ def test_what_is_wrong_where_elements_equal_a_scalar_is_so_of_others_too(judge):
     sentences = [each.sentence for each in found if each is not None]
     assert sentences
     assert not any("only where limit" in each for each in sentences), sentences
+
+
+def test_an_element_is_not_shown_beside_indices_of_a_larger_workload():
+    """The element is one of the workload that fails."""
+
+    def failed(*where):
+        diagnosis = Diagnosis(
+            sentence="", output="y", pattern="everywhere", vague=True, details=["  y[0, 0] got 1"]
+        )
+        return Evaluation(
+            status="INCORRECT_NUMERICAL",
+            correctness=Correctness(),
+            diagnosis=diagnosis.with_parts("y: wrong", *where),
+        )
+
+    workload = make_workload(SCALE, {"n": 2})
+    own, larger = failed(parts.Everywhere()), failed(parts.At("n", range(4, 353), 353))
+    tried = []
+
+    def once(workload):
+        tried.append(workload)
+        return larger if len(tried) == 1 else None  # there is no time for more
+
+    found = diagnose_failure(SCALE, workload, own, once, 1 << 16).diagnosis
+    assert found.headline == "y: wrong at n 4..352"
