@@ -40,8 +40,9 @@ LESS = 0.125
 MOST = 0.5
 #: Numbers from which on 0 is far from them.
 FAR = 0.01
-#: Errors of so many times their bound are clearly wrong.
-CLEARLY = 3.0
+#: Errors of so many times their bound are clearly wrong: smaller ones may be within it where an
+#: input is 0 and what they are a share of is less.
+CLEARLY = 10.0
 #: Dtypes of choices and counts; rounded numbers have narrower ones.
 _DECISIONS = (torch.bool, torch.int32, torch.int64)
 #: How far other numbers are from a scalar, of the way to one inside its range.
@@ -171,8 +172,9 @@ def right_with(outputs: Sequence[WrongOutput], failure: Failure) -> Conditions:
             of = f"all of {name}" if isinstance(value, torch.Tensor) else name
             others[name] = alike if name in others else f"{of} is {bool(number)}"
         elif number == 0:
-            expected = {each.name: each.expected for each in compared}
-            zeros[name] = value, _where_wrong(outputs, expected)
+            expected = _where_wrong(outputs, {each.name: each.expected for each in compared})
+            if any(bool(each.isfinite().any()) for each in expected):  # else it hides all there is
+                zeros[name] = value, expected
         elif name not in zeros:
             others[name] = f"{name} is {number}"
     together = _with_hidden(zeros, outputs, context)
@@ -256,7 +258,8 @@ def _is_hidden(
 ) -> bool:
     """Whether an input may have the ``changed`` value without a change, where another is zero.
 
-    Where nothing is finite then, as after a division by 0, twice what it is tells.
+    Where nothing is finite then, as after a division by 0, twice what it is tells; and of integers,
+    such as bits of a mask, nothing does.
     """
     side = _of_reference(changed, outputs, context)
     if side is not None and not any(bool(each.isfinite().any()) for each in side):
@@ -264,8 +267,9 @@ def _is_hidden(
         is_float = isinstance(own, float) or (
             isinstance(own, torch.Tensor) and own.is_floating_point() and own.element_size() > 1
         )
-        twice = _of_reference({**changed, other: 2 * own}, outputs, context) if is_float else None
-        side = twice or side
+        if not is_float:
+            return False
+        side = _of_reference({**changed, other: 2 * own}, outputs, context) or side
     return side is None or _are_same_where_known(side, expected)
 
 
@@ -432,7 +436,7 @@ def _is_right_where(wrong: WrongOutput, compared: OutputComparison) -> bool:
 
 def _is_clearly_wrong(output: WrongOutput) -> bool:
     sample = output.wrong_sample
-    return not bool((sample.error.abs() <= CLEARLY * sample.bound).all())
+    return share(~(sample.error.abs() <= CLEARLY * sample.bound)) > MOST
 
 
 def _plain_inputs(context: CallContext) -> Iterator[tuple[str, int, Any]]:

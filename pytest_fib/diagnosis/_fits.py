@@ -253,8 +253,8 @@ def _roundoff(output: WrongOutput, sample: Sample, factor: float) -> float:
 
 
 def _times(factor: float, error: float = 0.0) -> str:
-    """A factor in as many digits as its standard error leaves, and enough to differ from 1."""
-    digits = min(5, max(2, floor(-log10(max(2 * error / abs(factor), 1e-9))) + 1)) if factor else 1
+    """A factor in the digits that its standard error leaves as they are, at least two."""
+    digits = min(5, max(2, floor(-log10(max(2 * error / abs(factor), 1e-9))))) if factor else 1
     digits = max(digits, min(5, floor(log10(max(abs(factor), 1.0))) + 1))
     text = f"{factor:.{digits}g}"
     return format_distinct(factor, 1.0, 9)[0] if text == "1" else text
@@ -277,7 +277,8 @@ def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, Sentence]]:
     whole = localize(output) is not None
     rows_named = "each row" if whole else "each row that is wrong"
     if high - low <= max(ALIKE * min(abs(low), abs(low - 1)), spread):
-        words = f"{rows_named} is {_times(low)} x expected,"
+        error = float(fit.error[good].median())
+        words = f"{rows_named} is {_times(low, error)} x expected,"
         yield "one factor", (words, *where(output), *to_one)
     else:
         ends = " to ".join(format_distinct(low, high, 4))

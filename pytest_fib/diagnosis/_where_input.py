@@ -43,6 +43,11 @@ class _Elements:
     is_usual: bool = False
     least: float = SOME
 
+    def goes_with(self, other: _Elements) -> bool:
+        """Whether both may be what matters, of usual numbers."""
+        is_usual = self.is_usual and other.is_usual
+        return is_usual and self.are_left_out == other.are_left_out
+
     def share(self, side: _Side) -> float:
         """The share of elements at which the output is wrong, or may be."""
         share = float(self.of(side.values).double().mean())
@@ -51,10 +56,15 @@ class _Elements:
 
 @dataclass(frozen=True)
 class _Side:
-    """An input of a workload, and at which of its elements the output is wrong."""
+    """An input of a workload, and at which of its elements the output is wrong.
+
+    ``least`` and ``most`` have the extremes of what is expected there.
+    """
 
     values: torch.Tensor
     wrong: torch.Tensor
+    least: torch.Tensor
+    most: torch.Tensor
 
     @classmethod
     def of(cls, name: str, output: WrongOutput, failure: Failure) -> _Side | None:
@@ -71,13 +81,22 @@ class _Side:
         if output.total > LARGEST or value.shape != tuple(output.shape[dim] for dim in dims):
             return None
         others = [dim for dim in range(len(output.shape)) if dim not in dims]
-        wrong = output.wrong.amax(dim=others) if others else output.wrong
+        wrong, ends = output.wrong, [output.expected.double()] * 2
+        if others:
+            wrong = wrong.amax(dim=others)
+            ends = [ends[0].amin(dim=others), ends[1].amax(dim=others)]
         value = once(value).to(wrong.device).expand(wrong.shape)
         if value.is_floating_point():
             value = value.double()
         elif value.dtype is not torch.bool:
             value = value.long()
-        return cls(value, wrong)
+        return cls(value, wrong, *(end.to(wrong.device) for end in ends))
+
+    def is_one_number(self, at: torch.Tensor) -> bool:
+        """Whether one number is expected of all that is at some elements, as 0 under a mask."""
+        if not bool(at.any()):
+            return False
+        return bool(self.least[at].amin() == self.most[at].amax())
 
     def evidence(self, which: _Elements) -> float | None:
         """log10 of how unlikely it is that just these are wrong by chance; None if others are."""
@@ -97,9 +116,11 @@ def only_where(
     """As ``only where top_k is 0`` or ``only where scale isn't 0``; None where no input says where.
 
     ``sides`` are the output with each of other inputs with which elements of it are wrong, with
-    which it must be so as well.
+    which it must be so as well. Two inputs that both say where are named together, as where both
+    are 0; more than two are none. Where else one number is expected, as of what a mask hides, the
+    mask only says where anything may be wrong.
     """
-    found: list[tuple[float, float, _Elements]] = []
+    found: list[tuple[float, str, _Elements, _Side]] = []
     aligned = 0
     for name in failure.context.readable_inputs():
         if (own := _Side.of(name, output, failure)) is None:
@@ -110,22 +131,34 @@ def only_where(
             known = [side.evidence(which) for side in (own, *others)]
             numbers = [each for each in known if each is not None]
             if len(numbers) == len(known) and (which.is_usual or len(numbers) > 1):
-                found.append((which.share(own), sum(numbers), which))
-    likely = [
-        (size, which.words, which.are_left_out)
-        for size, known, which in found
-        if known >= CHANCE + log10(aligned)
+                found.append((sum(numbers), name, which, own))
+    likely = [each[1:] for each in found if each[0] >= CHANCE + log10(aligned)]
+    alone = [
+        (which.share(side), which.words, name, which)
+        for name, which, side in likely
+        if which.are_left_out or _is_part(which, side.values, side.wrong)
     ]
-    return parts.WhereInput(*min(likely)[1:]) if likely else None
+    if not alone:
+        return None
+    *_, first, which = min(alone)
+    beside = {name: other.words for name, other, _ in likely if other.goes_with(which)}
+    beside.pop(first, None)
+    if len(beside) > 1:
+        return None
+    return parts.WhereInput(" and ".join([which.words, *beside.values()]), which.are_left_out)
 
 
 def _candidates(name: str, side: _Side) -> Iterator[_Elements]:
-    """Sorts of elements that all wrong ones are of, or none; the others are right, most likely."""
+    """Sorts of elements that all wrong ones are of, or none."""
     values, wrong = side.values, side.wrong
     if not bool(wrong.any()) or bool(wrong.all()) or _are_two(values):
         return
     those, others = values[wrong], values[~wrong]
-    yield from (each for each in _in_common(name, those) if _is_part(each, values, wrong))
+    for each in _in_common(name, those):
+        at = each.of(values)
+        is_mask = side.is_one_number(~at) and not side.is_one_number(at | ~at)
+        if not is_mask:
+            yield each
     if values.dtype is torch.bool:
         return
     first = others[0]

@@ -744,6 +744,17 @@ def test_rows_of_multiples_of_one_are_not_scaled_if_others_are_not():
     assert explain(same).pattern == "everywhere"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "times"),
+    [(torch.bfloat16, "0.901"), (torch.float16, "0.9012"), (torch.float32, "0.90123")],
+)
+def test_a_factor_has_the_digits_that_rounding_leaves(dtype, times):
+    expected = normal((40, 16)).exp().to(dtype).double()
+    which = (torch.arange(40) * 7 % 5 < 2)[:, None]
+    found = explained((("a", "b"), (40, 16), dtype), lambda x: x * (1 - 0.09877 * which), expected)
+    assert found.sentence == f"out: {times} x expected at 16 of 40 along a"
+
+
 def test_rows_that_now_sum_to_one_are_named():
     expected = normal((40, 16)).exp()
     expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()

@@ -1404,3 +1404,21 @@ def test_an_element_is_not_shown_beside_indices_of_a_larger_workload():
 
     found = diagnose_failure(SCALE, workload, own, once, 1 << 16).diagnosis
     assert found.headline == "y: wrong at n 4..352"
+
+
+ANY_BITS = {"kind": "integers", "min": -(1 << 31), "max": (1 << 31) - 1}
+
+
+def test_bits_that_hide_everything_are_no_part_of_what_is_wrong(judge):
+    """Where no bit is set, nothing is left of any output."""
+    masked = define(
+        {"x": "float32[n, d]", "share": "float32[n]", "b": "float32[n]", "bits": "int32[n, 2]"},
+        {"y": "float32[n, d]"},
+        "at = torch.arange(x.shape[1])\n"
+        "    on = (bits[:, at // 32] >> (at % 32)) & 1 == 1\n"
+        "    return torch.where(on, x * share[:, None] + b[:, None], -torch.inf)",
+        rules={"share": {"kind": "uniform", "min": 0.5, "max": 2}, "bits": ANY_BITS},
+    )
+    body = masked.reference.partition("):\n    ")[2]
+    found = outcome(judge, masked, body.replace("share[:, None]", "share[:, None] ** 2"), n=40)
+    assert "in what depends on x and share" in found.diagnosis.sentence

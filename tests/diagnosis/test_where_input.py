@@ -160,3 +160,34 @@ def test_what_is_wrong_where_an_input_says_is_said_once(judge):
     found = sentences(judge, scaled, wrong, n=60, seeds=4)
     assert all(each.count("wrong") == 1 for each in found), found
     assert any("only where limit is 0" in each for each in found)
+
+
+def test_inputs_that_say_where_together_are_named_together(judge):
+    """As tokens of which both the type and the place are 0."""
+    few = {"kind": "integers", "min": 0, "max": 2}
+    sums = define(
+        {"a": "int32[n]", "b": "int32[n]", "x": "float32[n, d]"},
+        {"y": "float32[n, d]"},
+        "return x.sin() + (a + 3 * b)[:, None]",
+        rules={"a": few, "b": few},
+    )
+    wrong = "return x.sin() + (a + 3 * b)[:, None] + ((a + b) == 0)[:, None] * x.cos()"
+    found = sentences(judge, sums, wrong, n=200, seeds=6)
+    assert found.count("y: wrong only where a is 0 and b is 0") >= 3, found
+
+
+@pytest.mark.parametrize(("hidden", "says"), [(0.0, False), (None, True)])
+def test_a_mask_does_not_say_where_anything_may_be_wrong(judge, hidden, says):
+    """Shares that are cut off after 32; what else is masked is 0, or the input."""
+    masked = define(
+        {"x": "float32[n, d]", "on": "bool[n, d]"},
+        {"y": "float32[n, d]"},
+        f"shares = (x.exp() * on) / (x.exp() * on).sum(1, keepdim=True).clamp(min=1e-30)\n"
+        f"    return torch.where(on, shares, {'x' if hidden is None else hidden})",
+        axes={"d": 40},
+        rules={"on": {"kind": "boolean"}},
+    )
+    body = masked.reference.partition("):\n    ")[2]
+    wrong = body.replace(".sum(1", "[:, :32].sum(1")
+    found = sentences(judge, masked, wrong, n=60, seeds=4)
+    assert any("only where on is True" in each for each in found) is says, found
