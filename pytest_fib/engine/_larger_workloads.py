@@ -154,10 +154,16 @@ class _Tried:
     right: Workload | None = None
 
     def explained(self, shown: Workload) -> Diagnosis | None:
-        """The diagnosis of a workload; None where that fails for no reason that is known."""
+        """The diagnosis of a workload; None where that fails for no reason that is known.
+
+        Nor where no element is beyond its bound and all together are, if some of the workload that
+        fails are: of these it says nothing.
+        """
         explained = self.evaluate(shown)
         if explained is not None and explained.status is EvaluationStatus.PASSED:
             self.right = shown
+        if explained and _is_of_elements(self.outcome) and not _is_of_elements(explained):
+            return None
         diagnosis = _diagnosis_of(explained)
         if diagnosis is None or (self.right and _says_too_much(self.definition, shown, diagnosis)):
             return None

@@ -1422,3 +1422,26 @@ def test_bits_that_hide_everything_are_no_part_of_what_is_wrong(judge):
     body = masked.reference.partition("):\n    ")[2]
     found = outcome(judge, masked, body.replace("share[:, None]", "share[:, None] ** 2"), n=40)
     assert "in what depends on x and share" in found.diagnosis.sentence
+
+
+@pytest.mark.parametrize("check", ["elements", "bias"])
+def test_what_is_off_on_average_does_not_explain_single_elements(check):
+    def failed(check, pattern, words):
+        diagnosis = Diagnosis(sentence="", output="y", pattern=pattern)
+        return Evaluation(
+            status="INCORRECT_NUMERICAL",
+            correctness=Correctness(extra={"check": check}),
+            diagnosis=diagnosis.with_parts(words),
+        )
+
+    workload, asked = make_workload(SCALE, {"n": 2}), []
+    own = failed("elements", "zeros", "y: zeros at the last of 2 along n")
+    larger = failed(check, "one factor", "y is 47 % too small on average")
+
+    def evaluate(workload):
+        asked.append(workload)
+        return own if workload.axes["n"] == 2 else larger
+
+    found = diagnose_failure(SCALE, workload, own, evaluate, 1 << 16).diagnosis
+    assert len(asked) > 1
+    assert ("on average" in found.sentence) is (check == "elements"), found.sentence
