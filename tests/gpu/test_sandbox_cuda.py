@@ -186,6 +186,7 @@ def test_streams_that_wait_for_each_other_are_right(evaluate, n):
     ("joined", "status"), [("pass", "INCORRECT_NUMERICAL"), (JOINED, "PASSED")]
 )
 def test_a_destination_is_read_on_the_current_stream(evaluate, joined, status):
+    """Beside other work on the GPU, the other stream may be done in time by chance."""
     text = f"""\
         import torch
         side = torch.cuda.Stream()
@@ -196,10 +197,11 @@ def test_a_destination_is_read_on_the_current_stream(evaluate, joined, status):
                 out.copy_(x * factor)
             {joined}
         """
-    evaluation = evaluate(text, "destination")
-    assert evaluation.status == status
-    if status != "PASSED":
-        assert "wait for the current one" in " ".join(evaluation.log.split())
+    found = [evaluate(text, "destination", seed=seed) for seed in range(4)]
+    assert status in {each.status for each in found} <= {status, "PASSED"}
+    for each in found:
+        is_told = "wait for the current one" in " ".join(each.log.split())
+        assert is_told is (each.status != "PASSED")
 
 
 @pytest.mark.parametrize("streams", ["", "streams = torch.cuda.Stream"])
