@@ -61,6 +61,8 @@ OTHER_SEEDS = 5
 #: How many workloads that fail are asked whether they show the same, and how many if the first few
 #: do; and how many seeds are tried.
 ENOUGH, FIRST, SEEDS_ASKED = 4, 2, 6
+#: With how many other seeds conditions on inputs must hold where there is more.
+CONDITION_SEEDS = 3
 #: How many seeds of other sizes are tried until two fail.
 RESIZED_SEEDS = 4
 #: The most likely that a larger workload may be right by chance for its sizes to be named.
@@ -309,9 +311,14 @@ class _Tried:
         return None
 
     def _with_conditions_that_hold(self, diagnosis: Diagnosis, max_bytes: int) -> Diagnosis:
-        """The diagnosis, with those inputs that make it right at twice the sizes too."""
-        for larger in self._larger_than(diagnosis.shown_by or self.workload, max_bytes):
-            again = _diagnosis_of(self.evaluate(larger))
+        """The diagnosis, with those inputs that make it right at twice the sizes too.
+
+        Also with values of other seeds there: what an input of zeros does may be so by chance.
+        """
+        larger = self._larger_than(diagnosis.shown_by or self.workload, max_bytes)
+        seeds = range(1, CONDITION_SEEDS + 1)
+        for other in (*larger, *(self._of_seed(each, by) for each in larger[:1] for by in seeds)):
+            again = _diagnosis_of(self.evaluate(other))
             if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
                 continue
             others = first_part(Conditions, again.parts) or Conditions()

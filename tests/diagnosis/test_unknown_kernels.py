@@ -19,7 +19,7 @@ from pytest_fib.data import (
     SourceFile,
     SupportedLanguages,
 )
-from pytest_fib.diagnosis import parts
+from pytest_fib.diagnosis import Conditions, parts
 from pytest_fib.engine import FunctionChecker, Judge, diagnose_failure
 from pytest_fib.workloads import make_inputs, make_workload
 
@@ -1445,3 +1445,25 @@ def test_what_is_off_on_average_does_not_explain_single_elements(check):
     found = diagnose_failure(SCALE, workload, own, evaluate, 1 << 16).diagnosis
     assert len(asked) > 1
     assert ("on average" in found.sentence) is (check == "elements"), found.sentence
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_what_an_input_of_zeros_makes_right_is_so_with_other_values_of_larger_sizes(always):
+    """As zeros of slopes, without which a row's maximum rises in the one or the other workload."""
+
+    def failed(*zeros):
+        diagnosis = Diagnosis(sentence="", output="y", pattern="follows an input")
+        sentence = ("y: wrong", parts.Everywhere(), Conditions(zeros)) if zeros else ("y: wrong",)
+        return Evaluation(
+            status="INCORRECT_NUMERICAL",
+            correctness=Correctness(),
+            diagnosis=diagnosis.with_parts(*sentence),
+        )
+
+    workload = make_workload(SCALE, {"n": 2})
+
+    def evaluate(other):
+        return failed("x") if always or other.seed == workload.seed else failed()
+
+    found = diagnose_failure(SCALE, workload, failed("x"), evaluate, 1 << 16).diagnosis
+    assert ("in what depends on x" in found.sentence) is always, found.sentence
