@@ -256,7 +256,8 @@ def _wrapped(output: WrongOutput, failure: Failure) -> Iterator[tuple[str, Sente
         fits = bool(((got >= least) & (got < least + 2.0**width)).all())
         if len(got) * width < LEAST_BITS or not fits or (len(got) > 1 and not vary(got)):
             continue
-        if share(difference & (2**width - 1) == 0) >= NEARLY_ALL:
+        is_next_lost = bool(((difference >> width) & 1).any())  # a single bit above is no wrap
+        if is_next_lost and share(difference & (2**width - 1) == 0) >= NEARLY_ALL:
             blocks = " (or counted in blocks of 256)" if width == BYTE else ""
             yield "wrapped", (f"wrapped around, as if of {width} bits{blocks}", *where(output))
             return

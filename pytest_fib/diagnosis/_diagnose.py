@@ -326,7 +326,8 @@ def _of_wrong_ones(said: Sentence, how_much: type[Part] | UnionType) -> Sentence
 def _worst_elements(output: WrongOutput) -> list[str]:
     """The elements that are furthest beyond their bound; of wide whole numbers the first ones.
 
-    Of running counts and the like, all behind the first that is wrong are.
+    Of running counts and the like, all behind the first that is wrong are. Where most are numbers,
+    these come before NaN and infinities, which are of no size.
     """
     sample = output.wrong_sample
     if output.marked and not output.got.is_floating_point() and output.got.element_size() > 2:
@@ -337,6 +338,8 @@ def _worst_elements(output: WrongOutput) -> list[str]:
         return [_element(output, first, 0), *rest]
     error = torch.where(sample.got == sample.expected, 0.0, sample.error.abs())
     used = (error / sample.bound.clamp(min=1e-300)).nan_to_num(inf, inf)
+    if 2 * share(sample.finite) > 1:
+        used = used.masked_fill(~sample.finite, -1.0)
     worst = used.argsort(descending=True, stable=True)[:SHOWN].tolist()
     return [_element(output, sample, i) for i in worst]
 

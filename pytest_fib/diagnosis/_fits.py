@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import floor, inf, isfinite, log, log10, nan, sqrt
+from math import ceil, floor, inf, isfinite, log, log10, nan, sqrt
 
 import torch
 
@@ -43,6 +43,10 @@ AS_MANY = 0.25
 #: Offsets that are a smaller share of what is allowed are those of a few faint elements; smaller
 #: factors are those of elements that are nearly 0 for any reason.
 FAINT = 1e-3
+#: Errors, as a share of a factor, below which its third digit is off by a few at most.
+HALF_A_DIGIT = 0.005
+#: Factors that are nearer to 1 have digits by what they differ from it.
+NEAR_1 = 0.1
 #: How far errors are from one offset, root mean square, as a share of it.
 SPREAD = 0.2
 #: Factors of rows are one if they differ by less than this share of it, or of its distance from 1.
@@ -253,11 +257,18 @@ def _roundoff(output: WrongOutput, sample: Sample, factor: float) -> float:
 
 
 def _times(factor: float, error: float = 0.0) -> str:
-    """A factor in the digits that its standard error leaves as they are, at least two."""
-    digits = min(5, max(2, floor(-log10(max(2 * error / abs(factor), 1e-9))))) if factor else 1
+    """A factor in the digits that its standard error leaves as they are; two, or nearly three.
+
+    One near 1 has at least as many as show what it differs by, and up to three more.
+    """
+    share = error / abs(factor) if factor else 1.0
+    known = floor(-log10(max(share, 1e-9)))
+    digits = min(5, max(2 + (share < HALF_A_DIGIT), known))
     digits = max(digits, min(5, floor(log10(max(abs(factor), 1.0))) + 1))
-    text = f"{factor:.{digits}g}"
-    return format_distinct(factor, 1.0, 9)[0] if text == "1" else text
+    if 0 < abs(factor - 1) < NEAR_1:
+        first = ceil(-log10(abs(factor - 1))) + (factor > 1)
+        digits = max(digits, first, min(first + 3, known))
+    return f"{factor:.{digits}g}"
 
 
 def _factor_per_row(output: WrongOutput) -> Iterator[tuple[str, Sentence]]:

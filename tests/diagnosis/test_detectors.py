@@ -755,6 +755,41 @@ def test_a_factor_has_the_digits_that_rounding_leaves(dtype, times):
     assert found.sentence == f"out: {times} x expected at 16 of 40 along a"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factor", "times"),
+    [
+        (torch.float32, 1.0000213, "1.00002"),
+        (torch.float16, 1.0057, "1.006"),
+        (torch.bfloat16, 0.972, "0.97"),
+        (torch.bfloat16, 1.155, "1.15"),
+        (torch.bfloat16, 3e-3, "0.003"),
+    ],
+)
+def test_a_factor_of_a_few_elements_has_the_digits_that_are_known(dtype, factor, times):
+    expected = normal((2, 12)).exp().to(dtype).double()
+    found = explained((("a", "b"), (2, 12), dtype), lambda x: x * factor, expected)
+    assert found.sentence.startswith(f"out: every element is {times}"), found.sentence
+
+
+def test_numbers_that_lack_a_single_bit_are_not_called_wrapped_around():
+    """Bit 31 of a mask of which no other high bit is set."""
+    expected = torch.arange(40).double() % 7 + 2.0**31 * (torch.arange(40) % 8 == 3)
+    found = explained((("n",), (40,), torch.int64), lambda x: x % 2.0**31, expected)
+    assert "wrapped" not in found.sentence
+    expected = torch.arange(40).double() * 1000
+    found = explained((("n",), (40,), torch.int64), lambda x: x % 256, expected)
+    assert found.sentence.startswith("out: wrapped around, as if of 8 bits")
+
+
+@pytest.mark.parametrize(("count", "first"), [(1, False), (600, True)])
+def test_elements_that_are_numbers_are_shown_before_a_few_that_are_not(count, first):
+    """As of rows that were copied to other places, one of which has a NaN."""
+    expected = normal((40, 16))
+    expected.view(-1)[:count] = math.nan
+    found = explained((("a", "b"), (40, 16), torch.float32), lambda x: x.roll(3, 0) * 2, expected)
+    assert ("nan" in found.element) is first
+
+
 def test_rows_that_now_sum_to_one_are_named():
     expected = normal((40, 16)).exp()
     expected /= 3 * expected.sum(1, keepdim=True) * normal((40, 1), 1).exp()

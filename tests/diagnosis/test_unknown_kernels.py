@@ -1017,7 +1017,7 @@ def test_a_name_of_a_factor_that_is_another_at_other_sizes_is_not_said():
     """Above 255, counts stay there: 256 / 255 is no n / (n - 1)."""
     own, found = _found_beside_right_ones(MEANS, lambda x: x.sum(0) / min(len(x), 255), 256, 16)
     assert "(which is n / (n - 1))" in own
-    assert found.sentence.startswith("y: every element is 1.0039 x expected")
+    assert found.sentence.startswith("y: every element is 1.003922 x expected")
     assert "which is" not in found.sentence
 
     def above_255(x):
