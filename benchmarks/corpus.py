@@ -82,9 +82,12 @@ def evaluate(chosen: list[Kernel], arguments: argparse.Namespace) -> dict[str, O
     groups = [list(group) for _, group in groupby(left, key=lambda each: each.definition)]
     with ProcessPoolExecutor(arguments.processes) as pool:
         judged = [pool.submit(judge, group, arguments, options) for group in groups]
-        for each in as_completed(judged):
-            for name, outcome in each.result():
-                keep(name, outcome)
+        try:
+            for each in as_completed(judged):
+                for name, outcome in each.result():
+                    keep(name, outcome)
+        finally:  # what is left isn't waited for where one failed
+            pool.shutdown(cancel_futures=True)
     return outcomes
 
 
@@ -99,7 +102,8 @@ def judge(
 
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()):
         if arguments.direct:
-            torch.set_num_threads(1)  # several processes at a time share the cores
+            if arguments.processes > 1:
+                torch.set_num_threads(1)  # they share the cores
             check(group, Path(folder), arguments.examples, arguments.seed or "0", keep)
         else:
             run(group, Path(folder), *options, each=keep)

@@ -96,7 +96,12 @@ class _Side:
         """Whether one number is expected of all that is at some elements, as 0 under a mask."""
         if not bool(at.any()):
             return False
-        return bool(self.least[at].amin() == self.most[at].amax())
+        least, most = self.least[at], self.most[at]  # both are NaN where anything is
+        return bool(least.isnan().all()) or bool(least.amin() == most.amax())
+
+    def is_mask(self, at: torch.Tensor) -> bool:
+        """Whether what is at no such elements is one number, and all is not."""
+        return self.is_one_number(~at) and not self.is_one_number(at | ~at)
 
     def evidence(self, which: _Elements) -> float | None:
         """log10 of how unlikely it is that just these are wrong by chance; None if others are."""
@@ -155,13 +160,13 @@ def _candidates(name: str, side: _Side) -> Iterator[_Elements]:
         return
     those, others = values[wrong], values[~wrong]
     for each in _in_common(name, those):
-        at = each.of(values)
-        is_mask = side.is_one_number(~at) and not side.is_one_number(at | ~at)
-        if not is_mask:
+        if not side.is_mask(each.of(values)):
             yield each
     if values.dtype is torch.bool:
         return
     first = others[0]
+    if side.is_mask(values != first):
+        return
     if bool((others == first).all()) and float(first) in USUAL and len(others) >= LEAST_LEFT_OUT:
         yield _Elements(f"{name} isn't {float(first):g}", lambda x: x == first, True, is_usual=True)
 

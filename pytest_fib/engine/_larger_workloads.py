@@ -315,9 +315,11 @@ class _Tried:
 
         Also with values of other seeds there: what an input of zeros does may be so by chance.
         """
-        larger = self._larger_than(diagnosis.shown_by or self.workload, max_bytes)
-        seeds = range(1, CONDITION_SEEDS + 1)
-        for other in (*larger, *(self._of_seed(each, by) for each in larger[:1] for by in seeds)):
+        shown = diagnosis.shown_by or self.workload
+        larger = self._larger_than(shown, max_bytes)
+        seeds = range(1, 1 if shown.has_recorded_tensors else CONDITION_SEEDS + 1)
+        seeded = (larger or [shown])[0]
+        for other in (*larger, *(self._of_seed(seeded, by) for by in seeds)):
             again = _diagnosis_of(self.evaluate(other))
             if again is None or again.pattern not in (*VAGUE_PATTERNS, diagnosis.pattern):
                 continue
@@ -508,7 +510,7 @@ def _of_one_workload(diagnosis: Diagnosis) -> Diagnosis:
     if not (diagnosis.vague and diagnosis.shown_by is not None):
         return diagnosis
     if has_part(parts.At, diagnosis.parts):
-        return diagnosis.model_copy(update={"vague": False})
+        return _of_larger_alone(diagnosis)
     is_vague = diagnosis.pattern in (*VAGUE_PATTERNS, "follows an input")
     return _of_larger_alone(diagnosis) if is_vague and wrong_share(diagnosis) > 0 else diagnosis
 

@@ -150,6 +150,9 @@ def term_count(call: Operation) -> int:
         return int(tensors[-1].shape[0 if tensors[-1].dim() == 1 else -2])
     if call.name in _ADDED_AT:
         return _most_at_one_place(call)
+    if call.name in _WINDOWS:
+        weight = call.args[1]
+        return int((weight[:, :1] if call.argument("transposed") else weight[:1]).numel())
     first, dims = tensors[0], call.argument("dim")
     if dims in (None, []):
         return first.numel()
@@ -180,9 +183,25 @@ def has_few_values(call: Operation) -> bool:
     if call.name in _ADDED_AT and tensors[-1].dim() and tensors[-1].numel():
         lines = tensors[-1].movedim(call.dim or 0, 0)
         terms = lines.reshape(len(lines), -1)[:, 0]
-    some = terms.flatten()[:TERMS_LOOKED_AT].sort().values
-    are_equal = some[1:] - some[:-1] <= NEARLY_EQUAL * some[1:].abs()
-    return int((~are_equal).sum()) < FEW_TERMS
+    return _different(terms.flatten()[:TERMS_LOOKED_AT]) <= FEW_TERMS
+
+
+def are_all_equal(call: Operation) -> bool:
+    """Whether each operand of a product of matrices is one number, so that all terms are equal."""
+    operands = [*filter(is_wide, call.args)][-2:]
+    return all(_different(x.flatten()[:TERMS_LOOKED_AT]) == 1 and _is_one(x) for x in operands)
+
+
+def _is_one(value: torch.Tensor) -> bool:
+    return bool((value == value.flatten()[0]).all())
+
+
+def _different(values: torch.Tensor) -> int:
+    """How many numbers differ by more than some roundoffs; infinities of one sign are one."""
+    some = values.sort().values
+    low, high = some[:-1], some[1:]
+    are_equal = (high == low) | (high.isfinite() & (high - low <= NEARLY_EQUAL * high.abs()))
+    return int((~are_equal).sum()) + min(len(some), 1)
 
 
 def is_exact(call: Operation) -> bool:

@@ -19,6 +19,7 @@ from pytest_fib.sandbox._exactness import (
     FEW_TERMS,
     NEAR_ONE,
     TERMS_LOOKED_AT,
+    are_all_equal,
     has_few_values,
     is_exact,
     is_rounded_to_one,
@@ -34,6 +35,7 @@ from pytest_fib.sandbox._operations import (
     PRODUCTS,
     ROUNDOFF,
     SCALINGS,
+    SHOWING,
     SUMS,
     Operation,
     UntilChanged,
@@ -78,6 +80,8 @@ class Sum:
 
 #: Rows shorter than that are taken with all others.
 SHORT_ROW = 64
+#: The share of a term, of all equal ones, that no rounding loses.
+LOST_TERM = 1 / 2
 #: What changes the shape of a tensor in place, and none of its numbers.
 _RESHAPES = words("squeeze unsqueeze t transpose")
 #: The sums of a run, and views of them.
@@ -88,8 +92,8 @@ Sums = MutableMapping[torch.Tensor, Sum]
 class Computed:
     """What a run has computed that counts where it is used.
 
-    - ``equal_terms``: what was made, without rounding, of sums of equal terms that float32 holds:
-      by how many roundoffs it is off where an implementation scales the terms.
+    - ``equal_terms``: what was made, without rounding, of products of matrices whose terms are all
+      equal: by how many roundoffs it is off where an implementation scales the terms.
     - ``exponentials``: results of exponential functions.
     - ``products``: results of multiplications, with both factors.
     - ``seed_of_numbers``: by which Python's numbers are moved; 0 where none is.
@@ -113,15 +117,17 @@ class Computed:
     def exact_sum(self, call: Operation) -> Any:
         """The result of a sum of which float32 holds all partial sums."""
         result = call.run()
-        if has_few_values(call):
-            self.equal_terms.note(result, EQUAL_SHARE * term_count(call))
+        if call.name in PRODUCTS and term_count(call) and are_all_equal(call):
+            terms = term_count(call)
+            self.equal_terms.note(result, min(EQUAL_SHARE * terms, LOST_TERM / (terms * ROUNDOFF)))
         return result
 
     def off_once_scaled(self, call: Operation) -> float:
         """By how many roundoffs a product is off if it scales a sum of equal terms one by one.
 
-        The sum is of ones, say, of which float32 holds each partial sum. Scaled terms it rounds,
-        all to the same side. 0 of anything else.
+        The sum is of products of ones, say, of which float32 holds each partial sum. Scaled terms
+        it rounds, all to the same side, but by less than a term. Plain sums of ones are counts,
+        which nobody scales before. 0 of anything else.
         """
         scaled = call.args[: 2 if call.name == "mul" else 1] if call.name in SCALINGS else ()
         return max((self.equal_terms.get(value) or 0.0 for value in scaled), default=0.0)
@@ -335,7 +341,7 @@ def _viewed(call: Operation, computed: Computed) -> Any:
     shown: Any = call.args[0] if call.args else None
     off = computed.equal_terms.get(shown)
     result, sums = call.run(), computed.sums
-    if off is not None and is_wide(result) and (not call.in_place or call.name in _RESHAPES):
+    if off is not None and is_wide(result) and call.name in SHOWING | _RESHAPES:
         computed.equal_terms.note(result, off, changes=call.in_place)
     known = sums.get(shown) if is_wide(shown) else None
     if known is not None and is_wide(result) and not call.in_place:

@@ -53,7 +53,7 @@ ALONE = 4
 ODD_BEYOND = (DECK_TILES[-1], DECK_TILES[0])
 #: The decks of workloads in which there is much that is alike: all of it, and all of a row but one.
 ALIKE = ("much that is alike", "much that is alike but for one")
-#: Bytes of the workload in which there is much that is alike, or whose tables of pages are filled.
+#: Bytes of the workload in which there is much that is alike.
 MUCH_BYTES = 8 << 20
 #: Bytes of workloads in which there are more pairs than an integer of 32 bits counts; how many.
 PAIRS_BYTES, INT32_MAX, MANY_PAIRS_TIMES = 64 << 20, 2**31 - 1, 3
@@ -99,7 +99,7 @@ def workloads(definition: Definition, max_bytes: int) -> SearchStrategy[Workload
             seed = draw_seed()
         if drawn.get("lengths") == "equal":
             axes = _evened(planned, axes)
-        axes = _draw_pages(draw, planned, axes, min(max_bytes, MUCH_BYTES))
+        axes = _draw_pages(draw, planned, axes, min(max_bytes, USUAL_BYTES))
         return make_workload(definition, axes, seed, without_plainest(drawn))
 
     return draw_workload()
@@ -424,17 +424,18 @@ def _evened(planned: Plan, axes: dict[str, int]) -> dict[str, int]:
 def _draw_pages(
     draw: DrawFn, planned: Plan, axes: dict[str, int], max_bytes: int
 ) -> dict[str, int]:
-    """Axes with enough pages to fill a row of each table of distinct ones, by turns the whole.
+    """Axes with pages for a row of each table of distinct ones, by turns for all, if they fit.
 
     Otherwise sequences are as short as the number of pages lets them be, however wide the table is.
     """
-    filled = dict(axes)
     for name, rule in planned.rules.items():
         if isinstance(rule, kinds.BlockTable) and (pages := str(rule.pages)) in planned.independent:
             sizes = planned.definition.axis_values(axes)
             rows, width = (sizes[axis] for axis in planned.definition.inputs[name].shape or ())
             rows = rows if draw_number(draw, f"rows of {name}", "choice", Bounds(0, 1)) else 1
-            others = {axis: n for axis, n in filled.items() if axis != pages}
-            domain, count = planned.affordable(pages, others, max_bytes)
-            filled[pages] = max(filled[pages], domain.nearest(min(rows * width, domain[count - 1])))
-    return filled if in_domain(planned.definition, filled) else axes
+            known = {axis: axes[axis] for axis in planned.independent if axis != pages}
+            domain, count = planned.affordable(pages, known, max_bytes)
+            wanted = domain.nearest(min(rows * width, domain[count - 1]))
+            if wanted > axes[pages] and (raised := planned.complete({**known, pages: wanted})):
+                axes = raised if in_domain(planned.definition, raised) else axes
+    return axes

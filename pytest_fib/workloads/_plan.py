@@ -214,10 +214,15 @@ class Plan:
 
     def completed(self, known: Mapping[str, int]) -> dict[str, int]:
         """All var axes: those not known get their least value. Raises InfeasibleError."""
-        axes = self.solver.complete(known)
+        axes = self.complete(known)
         if axes is None:
             raise self.solver.infeasible(known)
-        return self._without_scalars(axes)
+        return axes
+
+    def complete(self, known: Mapping[str, int]) -> dict[str, int] | None:
+        """The same; None where there are none."""
+        axes = self.solver.complete(known)
+        return None if axes is None else self._without_scalars(axes)
 
     def _without_scalars(self, sizes: Mapping[str, int]) -> dict[str, int]:
         return {axis: n for axis, n in sizes.items() if axis not in self.scalars}

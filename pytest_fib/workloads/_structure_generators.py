@@ -326,7 +326,8 @@ def _seq_lens(tensor: torch.Tensor, rule: kinds.SeqLens, context: FillContext) -
     some = max(n * least, min(pages, 0 if context.turn % EMPTY_TURNS == 0 else 1))
     total = int(torch.randint(some, pages + 1, (), generator=context.host_random)) if n else 0
     counts = _split(total, torch.full((n,), least), context).clamp_max(most)
-    if n and rule.pages is not None and _coin(context):  # one has what is left of the pages
+    is_any = context.regime.get("lengths", "random") in ("random", "one_long")
+    if n and rule.pages is not None and is_any and _coin(context):  # one has what is left of them
         one = int(torch.randint(n, (), generator=context.host_random))
         counts[one] = min(most, pages - int(counts.sum()) + int(counts[one]))
     lengths = (counts - 1) * size + _fullness(n, size, context)

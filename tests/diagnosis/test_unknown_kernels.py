@@ -1403,7 +1403,7 @@ def test_an_element_is_not_shown_beside_indices_of_a_larger_workload():
         return larger if len(tried) == 1 else None  # there is no time for more
 
     found = diagnose_failure(SCALE, workload, own, once, 1 << 16).diagnosis
-    assert found.headline == "y: wrong at n 4..352"
+    assert found.headline == f"y: wrong at n 4..352 (n={tried[0].axes['n']})"
 
 
 ANY_BITS = {"kind": "integers", "min": -(1 << 31), "max": (1 << 31) - 1}

@@ -664,20 +664,45 @@ def test_sums_of_equal_terms_are_off_to_one_side_also_where_the_terms_were_moved
         assert each.max() < 999 / 2 * 2**-24
 
 
+def test_scaled_products_of_ones_are_off_by_less_than_one_of_them():
+    ones, scale = torch.ones(1, 60_000), torch.tensor(3.0).rsqrt()
+    run = lambda x, s: x @ x.T * s  # noqa: E731
+    right, moved = (run_widened(run, [ones, scale], **seed) for seed in ({}, {"moved": 1}))
+    assert 0 < float((moved / right - 1).abs()) < 0.5 / 60_000
+
+
+def test_a_convolution_is_off_by_the_terms_of_one_output():
+    x, weight = torch.ones(1, 4, 64, 64), torch.full((2, 4, 3, 3), 0.3)
+    run = torch.nn.functional.conv2d
+    right, moved = (run_widened(run, [x, weight], **seed) for seed in ({}, {"moved": 1}))
+    assert 2**-24 < float((moved / right - 1).abs().max()) < 2 * 36 * 2**-24
+
+
+@pytest.mark.parametrize("other", [-torch.inf, torch.inf])
+def test_infinities_are_one_of_a_few_numbers(other):
+    x = torch.tensor([[1.25] * 999 + [other]])
+    x = x if other < 0 else -x
+    right, moved = (
+        run_widened(lambda x: x.logsumexp(1), [x], **seed) for seed in ({}, {"moved": 1})
+    )
+    assert float((moved.exp() / right.exp() - 1).abs()) > 999 / 9 * 2**-24
+
+
 @pytest.mark.parametrize(
     ("run", "terms"),
     [
-        (lambda x, s: s * x.sum(0), 999),
-        (lambda x, s: x.sum(0)[None] * s.expand(64), 999),
-        (lambda x, s: (x.sum(0) * 4) * s, 999),
-        (lambda x, s: torch.ones(999) @ x * s, 999),
-        (lambda x, s: s / x.sum(0), 0),  # nothing that is added is scaled
-        (lambda x, s: s * (0.3 * x).sum(0).zero_().add_(2.0), 0),
-        (lambda x, s: s * x.sum(0).sub_(997.0), 0),
+        (lambda x, s: s * (torch.ones(999) @ x), 999),
+        (lambda x, s: (x.T @ torch.ones(999))[None] * s.expand(64), 999),
+        (lambda x, s: (torch.ones(1, 999) @ x * 4)[0] * s, 999),
+        (lambda x, s: s / (torch.ones(999) @ x), 0),  # nothing that is added is scaled
+        (lambda x, s: s * (torch.ones(999) @ x).sub_(997.0), 0),
+        (lambda x, s: s * torch.full_like(torch.ones(999) @ x, 3.0), 0),
+        (lambda x, s: s * ((torch.arange(999) % 2).float() @ x), 0),
+        (lambda x, s: s * x.sum(0), 0),  # a count
         (lambda x, s: s * x[0], 0),
     ],
 )
-def test_sums_of_ones_that_are_scaled_may_have_been_sums_of_scaled_terms(run, terms):
+def test_products_of_ones_that_are_scaled_may_have_been_sums_of_scaled_terms(run, terms):
     """Which are off by up to a quarter of their number of roundoffs, and all to one side."""
     x, scale = torch.ones(999, 64), torch.tensor(3.0).rsqrt()
     right, moved = (run_widened(run, [x, scale], **seed) for seed in ({}, {"moved": 1}))
