@@ -43,8 +43,8 @@ AS_MANY = 0.25
 #: Offsets that are a smaller share of what is allowed are those of a few faint elements; smaller
 #: factors are those of elements that are nearly 0 for any reason.
 FAINT = 1e-3
-#: Errors, as a share of a factor, below which its third digit is off by a few at most.
-HALF_A_DIGIT = 0.005
+#: A factor whose error is a smaller share of it has three digits: the last is off by a few at most.
+THREE_DIGITS = 0.005
 #: Factors that are nearer to 1 have digits by what they differ from it.
 NEAR_1 = 0.1
 #: How far errors are from one offset, root mean square, as a share of it.
@@ -261,9 +261,9 @@ def _times(factor: float, error: float = 0.0) -> str:
 
     One near 1 has at least as many as show what it differs by, and up to three more.
     """
-    share = error / abs(factor) if factor else 1.0
-    known = floor(-log10(max(share, 1e-9)))
-    digits = min(5, max(2 + (share < HALF_A_DIGIT), known))
+    relative = error / abs(factor) if factor else 1.0
+    known = floor(-log10(max(relative, 1e-9)))
+    digits = min(5, max(2 + (relative < THREE_DIGITS), known))
     digits = max(digits, min(5, floor(log10(max(abs(factor), 1.0))) + 1))
     if 0 < abs(factor - 1) < NEAR_1:
         first = ceil(-log10(abs(factor - 1))) + (factor > 1)

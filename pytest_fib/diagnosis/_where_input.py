@@ -81,16 +81,16 @@ class _Side:
         if output.total > LARGEST or value.shape != tuple(output.shape[dim] for dim in dims):
             return None
         others = [dim for dim in range(len(output.shape)) if dim not in dims]
-        wrong, ends = output.wrong, [output.expected.double()] * 2
+        wrong, least = output.wrong, output.expected.double().to(output.wrong.device)
+        most = least
         if others:
-            wrong = wrong.amax(dim=others)
-            ends = [ends[0].amin(dim=others), ends[1].amax(dim=others)]
+            wrong, least, most = (wrong.amax(others), least.amin(others), most.amax(others))
         value = once(value).to(wrong.device).expand(wrong.shape)
         if value.is_floating_point():
             value = value.double()
         elif value.dtype is not torch.bool:
             value = value.long()
-        return cls(value, wrong, *(end.to(wrong.device) for end in ends))
+        return cls(value, wrong, least, most)
 
     def is_one_number(self, at: torch.Tensor) -> bool:
         """Whether one number is expected of all that is at some elements, as 0 under a mask."""
@@ -101,7 +101,7 @@ class _Side:
 
     def is_mask(self, at: torch.Tensor) -> bool:
         """Whether what is at no such elements is one number, and all is not."""
-        return self.is_one_number(~at) and not self.is_one_number(at | ~at)
+        return self.is_one_number(~at) and not self.is_one_number(torch.ones_like(at))
 
     def evidence(self, which: _Elements) -> float | None:
         """log10 of how unlikely it is that just these are wrong by chance; None if others are."""

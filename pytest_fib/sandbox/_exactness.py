@@ -189,11 +189,7 @@ def has_few_values(call: Operation) -> bool:
 def are_all_equal(call: Operation) -> bool:
     """Whether each operand of a product of matrices is one number, so that all terms are equal."""
     operands = [*filter(is_wide, call.args)][-2:]
-    return all(_different(x.flatten()[:TERMS_LOOKED_AT]) == 1 and _is_one(x) for x in operands)
-
-
-def _is_one(value: torch.Tensor) -> bool:
-    return bool((value == value.flatten()[0]).all())
+    return all(x.numel() > 0 and bool(x.amin() == x.amax()) for x in operands)
 
 
 def _different(values: torch.Tensor) -> int:
@@ -222,11 +218,9 @@ def _fits(call: Operation, terms: Sequence[torch.Tensor]) -> bool:
         adds = call.argument("alpha") in (None, 1) and call.argument("reduce") in (None, "sum")
         return adds and bool(largest < min(grids) / ROUNDOFF)
     if call.name in _WINDOWS:
-        weight, is_transposed = call.args[1], bool(call.argument("transposed"))
-        terms_of_one = (weight[:, :1] if is_transposed else weight[:1]).numel()
         bias = max(most[2:], default=0.0)
         grid = min(grids[0] * grids[1], *grids[2:], math.inf)
-        return bool(most[0] * most[1] * terms_of_one + bias < grid / ROUNDOFF)
+        return bool(most[0] * most[1] * term_count(call) + bias < grid / ROUNDOFF)
     if call.name not in PRODUCTS:
         return bool(most[0] * call.args[0].numel() < grids[0] / ROUNDOFF)
     largest, grid = most[-1] * most[-2] * term_count(call), grids[-1] * grids[-2]

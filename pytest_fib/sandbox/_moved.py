@@ -117,7 +117,7 @@ class Computed:
     def exact_sum(self, call: Operation) -> Any:
         """The result of a sum of which float32 holds all partial sums."""
         result = call.run()
-        if call.name in PRODUCTS and term_count(call) and are_all_equal(call):
+        if call.name in PRODUCTS and are_all_equal(call):
             terms = term_count(call)
             self.equal_terms.note(result, min(EQUAL_SHARE * terms, LOST_TERM / (terms * ROUNDOFF)))
         return result
